@@ -1,0 +1,44 @@
+# `make quickstart` and `make test` are all a fresh machine needs: Python 3.11 and make.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/installed
+
+.PHONY: quickstart test check bench format clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make quickstart   set up, train a small package here and as a job"
+	@echo "make test         set up and run all tests"
+	@echo "make check        lint, types, import rules"
+	@echo "make bench        measure, beside plain Python and Ray"
+
+# torch goes first and alone: pip then takes the CPU build if one is offered beside the index,
+# and nothing installed later can pull another.
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -c constraints.txt torch
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[all]' -r requirements-dev.txt
+	touch $@
+
+quickstart: $(INSTALLED)
+	@$(BIN)/python examples/quickstart.py
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest -n 4
+
+check: $(INSTALLED)
+	$(BIN)/ruff format --check src tests bench examples
+	$(BIN)/ruff check src tests bench examples
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(INSTALLED)
+	$(BIN)/ruff format src tests bench examples
+	$(BIN)/ruff check --fix src tests bench examples
+
+bench: $(INSTALLED)
+	$(BIN)/python -m bench
+
+clean:
+	rm -rf $(VENV)

@@ -1,0 +1,187 @@
+"""A run seen from inside the user's process: files and a signal, nothing else.
+
+Standard library only and valid on Python 3.7, because it is imported by user code on any runtime. It opens no
+socket, starts no thread and holds no token; the supervisor reads what it writes.
+
+    $STOKER_RUN_DIR/run.json       read:    hparams, data, latest checkpoint, seed, ids
+    $STOKER_RUN_DIR/events.jsonl   append:  one JSON object a line, one write() each
+    $STOKER_RUN_DIR/stop           exists:  the run should end; holds the reason
+    $STOKER_RUN_DIR/checkpoints/   made:    where save_checkpoint copies and where trainers write
+
+Without a supervisor (plain `python train.py`) the run directory is ./stoker-runs/TIME-PID, made at the first write.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from typing import Any, Dict, Iterator, Optional
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def init(hparams: Optional[Dict[str, Any]] = None) -> "Context":
+    """The context of this process's run. `hparams` are defaults for those the run does not set."""
+    return Context(os.environ.get("STOKER_RUN_DIR"), hparams or {})
+
+
+class Context:
+    """Hyperparameters in; metrics, checkpoints and progress out. Also a context manager, for those who like it."""
+
+    def __init__(self, run_dir: Optional[str], hparams: Dict[str, Any]) -> None:
+        self._run = _read_run(run_dir)
+        self.managed = run_dir is not None  # a supervisor is watching
+        self.run_dir = run_dir or os.path.join("stoker-runs", time.strftime("%Y%m%d-%H%M%S-") + str(os.getpid()))
+        self.hparams = {**hparams, **self._run.get("hparams", {})}
+        self.config_data = self._run.get("data", {})
+        self.job = self._run.get("job")
+        self.trial = self._run.get("trial", 1)
+        self.trial_id = self._run.get("trial_id", 0)
+        self.run_id = self._run.get("run", "")
+        self.attempt = self._run.get("attempt", 1)
+        self.seed = self._run.get("seed", 0)
+        self.job_dir = self._run.get("job_dir")
+        self.latest_checkpoint = self._run.get("latest_checkpoint")  # a path, or None
+        self.rank = int(os.environ.get("RANK", "0"))
+        self.world_size = int(os.environ.get("WORLD_SIZE", "1"))
+        self._replica = os.environ.get("STOKER_REPLICA", "chief-0")
+        self._stop_file = os.path.join(self.run_dir, "stop")
+        self._stopped = False
+        self._events = -1  # file descriptor, opened at the first event
+        self._asked = 0.0
+        if self.managed:
+            _notice_sigterm(self)
+
+    def report(self, step: int, group: str = "training", **metrics: float) -> None:
+        """Record metrics at a step. Values are numbers, or anything `float()` takes (a 0-d tensor, a numpy scalar)."""
+        values = {name: _number(value) for name, value in metrics.items()}
+        self._write({"type": "metric", "step": int(step), "group": group, "values": values})
+
+    def progress(self, fraction: float) -> None:
+        """How far along the run is, from 0 to 1."""
+        self._write({"type": "progress", "fraction": min(max(float(fraction), 0.0), 1.0)})
+
+    def save_checkpoint(self, path: Any, step: int, **metadata: Any) -> str:
+        """Keep a file or folder as the checkpoint of this step; returns where it is kept.
+
+        What lies outside the run's checkpoints/ is copied there under a temporary name and renamed, so a checkpoint is
+        whole or not there. A restarted run gets the newest one as `latest_checkpoint`.
+        """
+        source = os.path.abspath(os.fspath(path))
+        if not os.path.exists(source):
+            raise FileNotFoundError("No checkpoint at {!r}: save it there first, then report it.".format(source))
+        kept = source if _is_inside(source, self.checkpoint_dir) else self._copy_in(source, int(step))
+        event = {"type": "checkpoint", "step": int(step), "path": kept, "size_bytes": _size(kept), "metadata": metadata}
+        self._write(event)
+        self.latest_checkpoint = kept
+        return kept
+
+    @property
+    def checkpoint_dir(self) -> str:
+        """The run's own folder for checkpoints; made when asked for."""
+        path = os.path.abspath(os.path.join(self.run_dir, "checkpoints"))
+        os.makedirs(path, exist_ok=True)
+        return path
+
+    def should_stop(self) -> bool:
+        """True once the run was told to end: save what you need and leave. Cheap enough for every step."""
+        if not self._stopped:
+            now = time.monotonic()
+            if now - self._asked >= 0.05:  # a signal can be missed by a busy rank; the file is there all the same
+                self._asked = now
+                self._stopped = os.path.exists(self._stop_file)
+        return self._stopped
+
+    @property
+    def stop_reason(self) -> Optional[str]:
+        """cancel, pause, preempt, prune or timeout, once told to stop."""
+        try:
+            with open(self._stop_file) as file:
+                return file.read().strip() or None
+        except OSError:
+            return None
+
+    def __enter__(self) -> "Context":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self._events >= 0:
+            os.close(self._events)
+            self._events = -1
+
+    def _write(self, event: Dict[str, Any]) -> None:
+        event["time"] = time.time()
+        event["replica"] = self._replica
+        if self._events < 0:
+            os.makedirs(self.run_dir, exist_ok=True)
+            path = os.path.join(self.run_dir, "events.jsonl")
+            self._events = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        # One write() with O_APPEND: lines of several ranks do not mix, and none is half there after kill -9.
+        os.write(self._events, (_encode(event) + "\n").encode())
+
+    def _copy_in(self, source: str, step: int) -> str:
+        suffix = "" if os.path.isdir(source) else os.path.splitext(source)[1]
+        kept = os.path.join(self.checkpoint_dir, "step-{:09d}{}".format(step, suffix))
+        partial = "{}.partial-{}".format(kept, os.getpid())
+        if os.path.isdir(source):
+            shutil.copytree(source, partial)
+        else:
+            shutil.copy2(source, partial)
+        if os.path.isdir(kept):
+            shutil.rmtree(kept)
+        os.replace(partial, kept)
+        return kept
+
+
+def _read_run(run_dir: Optional[str]) -> Dict[str, Any]:
+    if run_dir is None:
+        return {}
+    with open(os.path.join(run_dir, "run.json")) as file:
+        found = json.load(file)
+    if not isinstance(found, dict):
+        raise ValueError("{}/run.json is not a JSON object.".format(run_dir))
+    return found
+
+
+def _notice_sigterm(context: Context) -> None:
+    """Remember SIGTERM, and do no more: the user's loop asks should_stop().
+
+    Only where nobody else handles it, and only in the main thread (Python allows no other).
+    """
+
+    def remember(signum: int, frame: Any) -> None:
+        context._stopped = True
+
+    try:
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, remember)
+    except ValueError:
+        pass  # not the main thread: the stop file will do
+
+
+def _number(value: Any) -> Any:
+    number = float(value)
+    if number != number:
+        return "NaN"
+    if number in (float("inf"), float("-inf")):
+        return "Infinity" if number > 0 else "-Infinity"
+    return number
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    return os.path.realpath(path).startswith(os.path.realpath(folder) + os.sep)
+
+
+def _size(path: str) -> int:
+    return sum(os.path.getsize(file) for file in _files(path))
+
+
+def _files(path: str) -> Iterator[str]:
+    if not os.path.isdir(path):
+        yield path
+    for folder, _, names in os.walk(path):
+        for name in names:
+            yield os.path.join(folder, name)

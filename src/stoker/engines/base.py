@@ -1,0 +1,39 @@
+"""The port every engine implements: where runs execute. `tests/contracts/engine.py` is the contract as tests."""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+from stoker.schema.launch import Launch
+
+
+class Liveness(StrEnum):
+    """What an engine knows of a run it was given. Why a run ended is for its events to say."""
+
+    ALIVE = "alive"
+    GONE = "gone"
+
+
+class Engine(Protocol):
+    """Starts supervisors and knows whether they live.
+
+    1. A handle is a short string that the store keeps; any server process can use it, also after a restart.
+    2. Nothing here blocks on user code; every call returns within seconds.
+    3. The engine never reads events and never decides what is next.
+    """
+
+    def submit(self, launch: Launch) -> str:
+        """Start the run's supervisor(s) and return the handle. All nodes or none; raises StokerError."""
+        ...
+
+    def poll(self, handles: Sequence[str]) -> Mapping[str, Liveness]:
+        """Which of these still have a living supervisor. Unknown handles are GONE."""
+        ...
+
+    def cancel(self, handle: str) -> None:
+        """End all that the run started, at once and for good: supervisor, replicas, their children. Idempotent."""
+        ...
+
+    def diagnose(self, handle: str) -> str:
+        """What is known of why a GONE run vanished, in a few lines for a person; empty if nothing is."""
+        ...

@@ -1,0 +1,53 @@
+"""Every error stoker raises on purpose: what happened, what was expected, what to do now.
+
+    StokerError             exit 1: it was asked for rightly and failed
+    ├── UsageError          exit 2: the user's words are wrong (a flag, a file, a name, a package)
+    │   └── ConfigError     a file or request with bad fields; all of them at once
+    ├── NotFoundError       exit 2: no such job, pool, runtime, package
+    ├── ConflictError       exit 2: the name is taken, or the state does not allow it
+    └── ServerError         exit 1: no server, or it answered with an error of its own
+
+The command line prints the message alone; a traceback means a bug in stoker.
+"""
+
+from collections.abc import Sequence
+
+
+class StokerError(Exception):
+    """A failure with a message fit for a person."""
+
+    exit_code = 1
+    http_status = 500
+
+
+class UsageError(StokerError):
+    """The request itself is wrong; nothing was done."""
+
+    exit_code = 2
+    http_status = 400
+
+
+class ConfigError(UsageError):
+    """A file or request has bad fields; `problems` holds one line for each, with its path."""
+
+    http_status = 422
+
+    def __init__(self, message: str, problems: Sequence[str] = ()) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join([message, *(f"  {problem}" for problem in problems)]))
+
+
+class NotFoundError(UsageError):
+    """What was named is not there."""
+
+    http_status = 404
+
+
+class ConflictError(UsageError):
+    """The name is taken, or the thing is not in a state that allows this."""
+
+    http_status = 409
+
+
+class ServerError(StokerError):
+    """The server could not be reached, or failed."""

@@ -1,0 +1,117 @@
+"""Where stoker keeps things on this machine: one folder, and the names inside it.
+
+config.toml          written by people: pools, storage
+runtimes.json        `stoker runtimes add`
+server.json, token   how to reach the running server; readable by the owner alone
+server.lock          held by the server for its whole life, so there is one
+server.log
+stoker.db            the store
+packages/            HASH.tar.gz, and archives as HASH/FILENAME
+environments/        one folder per content key
+runs/                JOB/TRIAL/ATTEMPT/, a run directory each
+"""
+
+import json
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """Where the running server is and what it takes to speak to it."""
+
+    url: str
+    token: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The folder itself; `STOKER_HOME` moves it."""
+
+    root: Path
+
+    @classmethod
+    def find(cls) -> "Home":
+        given = os.environ.get("STOKER_HOME")
+        root = Path(given).expanduser() if given else Path(platformdirs.user_data_dir("stoker", appauthor=False))
+        return cls(root.absolute())
+
+    @property
+    def config(self) -> Path:
+        return self.root / "config.toml"
+
+    @property
+    def runtimes(self) -> Path:
+        return self.root / "runtimes.json"
+
+    @property
+    def database(self) -> Path:
+        return self.root / "stoker.db"
+
+    @property
+    def packages(self) -> Path:
+        return self.root / "packages"
+
+    @property
+    def environments(self) -> Path:
+        return self.root / "environments"
+
+    @property
+    def server_lock(self) -> Path:
+        return self.root / "server.lock"
+
+    @property
+    def server_log(self) -> Path:
+        return self.root / "server.log"
+
+    @property
+    def server_file(self) -> Path:
+        return self.root / "server.json"
+
+    def package_file(self, package: str) -> Path:
+        return self.packages / f"{package}.tar.gz"
+
+    def archive_file(self, archive: str, filename: str) -> Path:
+        return self.packages / archive / filename
+
+    def run_dir(self, job: str, trial: int, attempt: int) -> Path:
+        return self.root / "runs" / job / str(trial) / str(attempt)
+
+    def make(self) -> "Home":
+        """Create the folder, for its owner alone."""
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self
+
+    def server(self) -> ServerAddress | None:
+        """The address the last server wrote; it may be dead. STOKER_SERVER and STOKER_TOKEN name a remote one."""
+        if url := os.environ.get("STOKER_SERVER"):
+            return ServerAddress(url=url, token=os.environ.get("STOKER_TOKEN", ""), pid=0)
+        try:
+            found = json.loads(self.server_file.read_text())
+            return ServerAddress(url=found["url"], token=found["token"], pid=found["pid"])
+        except (OSError, ValueError, KeyError):
+            return None
+
+    def write_server(self, address: ServerAddress) -> None:
+        write_private(self.server_file, json.dumps({"url": address.url, "token": address.token, "pid": address.pid}))
+
+    def token(self) -> str:
+        """This home's secret, made on first use."""
+        path = self.root / "token"
+        if not path.exists():
+            write_private(path, secrets.token_urlsafe(32))
+        return path.read_text()
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace a file whole, never readable by others, not even for a moment."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    os.replace(temporary, path)

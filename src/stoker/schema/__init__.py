@@ -1,0 +1,1 @@
+"""The nouns: what users write, what runs say, what servers answer."""

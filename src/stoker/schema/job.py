@@ -1,0 +1,156 @@
+"""What a user asks for: the fields of stoker.yaml and of `POST /jobs`."""
+
+import re
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from stoker.schema.model import Model
+
+JOB_NAME_RULE = "letters, digits and underscores, starting with a letter, at most 128"
+_JOB_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,127}")
+_LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+_LABEL_VALUE = re.compile(r"[a-z0-9_.-]{0,63}")
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+Labels = dict[str, str]
+Count = Annotated[int, Field(ge=0)]
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Role(StrEnum):
+    """What a replica is for. AI Platform's older `master` is our `chief`."""
+
+    CHIEF = "chief"
+    WORKER = "worker"
+    PS = "ps"
+    EVALUATOR = "evaluator"
+
+
+class Share(Model):
+    """What one replica needs of a machine."""
+
+    cpus: Amount = 1.0
+    memory_gb: Amount = 0.0
+    gpus: Amount = 0.0
+
+
+class RoleSpec(Share):
+    """So many replicas of one role; `machine` is an AI Platform machine type that the pool sizes."""
+
+    count: Count = 1
+    machine: str | None = None
+    gpu_type: str | None = None
+
+
+class Resources(Model):
+    """How many processes, and what each needs: plain `slots`, or AI Platform's `tier`, or `roles`."""
+
+    slots: Annotated[int, Field(ge=1)] = 1
+    cpus: Amount = 1.0
+    memory_gb: Amount = 0.0
+    gpus: Amount = 0.0
+    tier: str | None = None
+    roles: dict[Role, RoleSpec] | None = None
+
+    @model_validator(mode="after")
+    def _chief_is_one(self) -> Self:
+        if self.roles is not None and (Role.CHIEF not in self.roles or self.roles[Role.CHIEF].count != 1):
+            raise ValueError("roles must have a chief, and exactly one")
+        return self
+
+
+class Archive(Model):
+    """A prebuilt wheel, sdist or zip, uploaded beside the package and installed into the environment."""
+
+    hash: str
+    filename: str
+
+
+class EnvironmentSpec(Model):
+    """The Python a package needs, as its author wrote it down."""
+
+    runtime: str | None = None
+    python: str | None = None
+    requirements: tuple[str, ...] = ()
+    archives: tuple[Archive, ...] = ()
+    prefer_runtime: bool = False
+    variables: dict[str, str] = {}
+
+
+class RestartRules(Model):
+    """When a run ends badly: how often to start again, and for which exit codes (any, if not given)."""
+
+    max_restarts: Count = 0
+    exit_codes: tuple[int, ...] | None = None
+
+
+class Limits(Model):
+    """How long a job may run (from its first process on) and wait, in seconds; and how long a stop may take."""
+
+    max_running_s: Annotated[float, Field(gt=0)] | None = None
+    max_waiting_s: Annotated[float, Field(gt=0)] | None = None
+    grace_s: Annotated[float, Field(ge=0)] = 30.0
+
+
+class JobSpec(Model):
+    """One thing to run. `train` runs a module of the package, `command` any command inside it."""
+
+    name: str
+    kind: Literal["train", "command"] = "train"
+    package: str | None = Field(None, description="hash of the uploaded package; filled in by the client")
+    import_roots: tuple[str, ...] = Field((".",), description="folders of the package that are on sys.path")
+    module: str | None = None
+    command: tuple[str, ...] | None = None
+    args: tuple[str, ...] = ()
+    hparams: dict[str, Any] = {}
+    data: dict[str, Any] = Field({}, description="anything; user code reads it as context.config_data")
+    job_dir: str | None = None
+    pool: str | None = None
+    resources: Resources = Resources()
+    environment: EnvironmentSpec = EnvironmentSpec()
+    restarts: RestartRules = RestartRules()
+    limits: Limits = Limits()
+    priority: Annotated[int, Field(ge=0, le=1000)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    chief_name: Literal["chief", "master"] = "chief"
+    labels: Labels = {}
+
+    @field_validator("name")
+    @classmethod
+    def _name_is_well_formed(cls, name: str) -> str:
+        if not _JOB_NAME.fullmatch(name):
+            raise ValueError(f"a job's name is {JOB_NAME_RULE}")
+        return name
+
+    @field_validator("module")
+    @classmethod
+    def _module_is_dotted(cls, module: str | None) -> str | None:
+        if module is not None and not _MODULE.fullmatch(module):
+            raise ValueError("a module's name is dotted words, like trainer.task (no slashes, no .py)")
+        return module
+
+    @field_validator("package")
+    @classmethod
+    def _package_is_a_hash(cls, package: str | None) -> str | None:
+        if package is not None and not _HASH.fullmatch(package):
+            raise ValueError("a package is named by its sha256")
+        return package
+
+    @field_validator("labels")
+    @classmethod
+    def _labels_are_well_formed(cls, labels: Labels) -> Labels:
+        for key, value in labels.items():
+            if not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
+                raise ValueError(f"label {key}={value}: keys are [a-z][a-z0-9_-]{{0,62}}, values [a-z0-9_.-]{{0,63}}")
+        return labels
+
+    @model_validator(mode="after")
+    def _has_something_to_run(self) -> Self:
+        if self.kind == "train" and not self.module:
+            raise ValueError("a train job needs `module` (the dotted name to run, like trainer.task)")
+        if self.kind == "command" and not self.command:
+            raise ValueError("a command job needs `command` (a list, like [python, script.py])")
+        return self

@@ -1,0 +1,138 @@
+"""What the server answers: jobs, trials and runs as they stand, and what they said."""
+
+from typing import Any, Literal
+
+from stoker.schema.event import Exited, Phase
+from stoker.schema.job import JobSpec, Share
+from stoker.schema.launch import Launch
+from stoker.schema.model import Model
+from stoker.schema.state import Intent, JobState, RunState, StopReason
+
+
+class Run(Model):
+    """One attempt at a trial."""
+
+    id: str
+    attempt: int
+    state: RunState
+    stop: StopReason | None = None  # the order it was given
+    phase: Phase | None = None
+    created: float  # all times are seconds since the epoch
+    started: float | None = None  # user code began
+    ended: float | None = None
+    exit: Exited | None = None
+    message: str = ""  # why it failed or was lost, in one line
+    directory: str = ""
+
+
+class Trial(Model):
+    """One set of hyperparameters and the runs made of it, oldest first."""
+
+    id: int
+    number: int
+    hparams: dict[str, Any]
+    state: JobState
+    progress: float | None = None
+    metrics: dict[str, float] = {}  # the newest value of each
+    latest_checkpoint: str | None = None
+    runs: tuple[Run, ...] = ()
+
+
+class JobSummary(Model):
+    """A line of `jobs list`."""
+
+    id: str
+    number: int
+    owner: str
+    kind: str
+    state: JobState
+    reason: str = ""  # why it waits, or why it failed, in words
+    pool: str
+    priority: int
+    labels: dict[str, str]
+    progress: float | None = None
+    created: float
+    started: float | None = None
+    ended: float | None = None
+
+
+class Job(JobSummary):
+    """A job, whole."""
+
+    intent: Intent
+    spec: JobSpec
+    trials: tuple[Trial, ...]
+
+
+class JobList(Model):
+    jobs: tuple[JobSummary, ...]
+
+
+class LogBlock(Model):
+    """Consecutive lines of one stream of one replica; `cursor` orders blocks over the whole job."""
+
+    cursor: int
+    run: str
+    trial: int
+    attempt: int
+    node: int
+    replica: str
+    stream: Literal["stdout", "stderr"]
+    time: float
+    line: int
+    text: str
+    levels: dict[int, str] = {}
+
+
+class LogPage(Model):
+    blocks: tuple[LogBlock, ...]
+    cursor: int  # ask for `after` this one next
+
+
+class MetricPoint(Model):
+    run: str
+    trial: int
+    time: float
+    replica: str
+    group: str
+    step: int
+    values: dict[str, float]
+
+
+class CheckpointRecord(Model):
+    run: str
+    trial: int
+    time: float
+    step: int
+    path: str
+    size_bytes: int
+    metadata: dict[str, Any] = {}
+
+
+class PoolStatus(Model):
+    """A pool, what of it is in use, and who waits."""
+
+    name: str
+    engine: str
+    capacity: Share
+    used: Share
+    slots: int
+    tiers: tuple[str, ...]
+    running: tuple[str, ...]
+    queued: tuple[str, ...]
+
+
+class Health(Model):
+    name: Literal["stoker"] = "stoker"
+    version: str
+    pid: int
+    url: str
+    home: str
+
+
+class DryRun(Model):
+    """What would be started, first run of the first trial."""
+
+    launch: Launch
+    pool: str
+    notes: tuple[str, ...] = ()
