@@ -1,0 +1,383 @@
+"""The REST API as methods; finds the server, or starts one.
+
+    from stoker.client import connect
+    client = connect()
+    job = client.submit(spec)
+    for block in client.follow(job.id):
+        print(block.text)
+
+Written on http.client: it is imported by every command, and the usual HTTP libraries cost more than a submit.
+"""
+
+import http.client
+import json as jsonlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import quote, urlencode, urlsplit
+
+from stoker.errors import ConfigError, ConflictError, NotFoundError, ServerError, StokerError, UsageError
+from stoker.home import Home, ServerAddress
+from stoker.schema.job import JobSpec, Labels
+from stoker.schema.record import (
+    CheckpointRecord,
+    DryRun,
+    Health,
+    Job,
+    JobList,
+    JobSummary,
+    LogBlock,
+    LogPage,
+    MetricPoint,
+    PoolStatus,
+)
+
+API = "/api/v1"
+_START_TIMEOUT_S = 60.0
+_ERRORS: dict[int, type[StokerError]] = {400: UsageError, 404: NotFoundError, 409: ConflictError, 422: ConfigError}
+
+Params = Mapping[str, str | int | float | bool | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSentEvent:
+    """One message of an event stream."""
+
+    event: str
+    data: str
+    id: str
+
+
+class Connection:
+    """One kept-alive HTTP connection; not for several threads at once.
+
+    Raises the StokerError the server answered with; ServerError when it cannot be reached. A request on a connection
+    that the server had closed meanwhile is sent once more: every route but the event streams may be repeated safely.
+    """
+
+    def __init__(self, address: ServerAddress, *, timeout_s: float = 60.0) -> None:
+        parts = urlsplit(address.url)
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._url = address.url
+        self._http = kind(parts.hostname or "127.0.0.1", parts.port, timeout=timeout_s)
+        self._headers = {"Authorization": f"Bearer {address.token}"}
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        json: object = None,
+        body: bytes | BinaryIO | None = None,
+    ) -> Any:
+        """The reply's JSON (None for an empty one)."""
+        headers = dict(self._headers)
+        if json is not None:
+            body = jsonlib.dumps(json).encode()
+        if body is not None:
+            headers["Content-Type"] = "application/octet-stream" if json is None else "application/json"
+        response, payload = self._send(method, _target(path, params), body, headers)
+        if response.status >= 400:
+            raise _error(response.status, payload, self._url)
+        return jsonlib.loads(payload) if payload else None
+
+    def download(self, path: str, to: BinaryIO) -> None:
+        """Stream a reply's body into a file."""
+        try:
+            self._http.request("GET", path, headers=self._headers)
+            response = self._http.getresponse()
+            if response.status >= 400:
+                raise _error(response.status, response.read(), self._url)
+            while chunk := response.read(1 << 20):
+                to.write(chunk)
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise _unreachable(self._url, error) from error
+
+    def events(self, path: str, *, params: Params | None = None) -> Iterator[ServerSentEvent]:
+        """The messages of an event stream, until the server ends it."""
+        try:
+            self._http.request("GET", _target(path, params), headers={**self._headers, "Accept": "text/event-stream"})
+            response = self._http.getresponse()
+            if response.status >= 400:
+                raise _error(response.status, response.read(), self._url)
+            yield from _messages(response)
+        except (OSError, http.client.HTTPException) as error:
+            raise _unreachable(self._url, error) from error
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def _send(
+        self, method: str, target: str, body: bytes | BinaryIO | None, headers: dict[str, str]
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        reused = self._http.sock is not None
+        try:
+            self._http.request(method, target, body=body, headers=headers)
+            response = self._http.getresponse()
+            return response, response.read()
+        except (OSError, http.client.HTTPException) as error:
+            self._http.close()
+            if not reused or isinstance(error, TimeoutError):
+                raise _unreachable(self._url, error) from error
+        if body is not None and not isinstance(body, bytes):
+            body.seek(0)
+        return self._send(method, target, body, headers)
+
+
+class Client:
+    """A server's API, for people's scripts and for the command line."""
+
+    def __init__(self, address: ServerAddress, *, timeout_s: float = 60.0) -> None:
+        self.address = address
+        self._timeout_s = timeout_s
+        self._connection = Connection(address, timeout_s=timeout_s)
+
+    def health(self) -> Health:
+        return Health.model_validate(self._get("/health"))
+
+    def has_package(self, package: str, filename: str | None = None) -> bool:
+        try:
+            self._connection.request("HEAD", API + _package_path(package, filename))
+        except NotFoundError:
+            return False
+        return True
+
+    def upload_package(self, package: str, file: Path) -> bool:
+        """Send a package's archive if the server does not have it; says whether it did."""
+        return self._upload(package, None, file)
+
+    def upload_archive(self, archive: str, filename: str, file: Path) -> bool:
+        """The same for a prebuilt wheel, sdist or zip."""
+        return self._upload(archive, filename, file)
+
+    def submit(self, spec: JobSpec) -> Job:
+        """Store the job; it runs when there is room. Submitting the very same spec twice is one job."""
+        return Job.model_validate(self._post("/jobs", spec.model_dump(mode="json")))
+
+    def dry_run(self, spec: JobSpec) -> DryRun:
+        """What would be started, and nothing stored."""
+        return DryRun.model_validate(self._post("/jobs", spec.model_dump(mode="json"), params={"dry_run": True}))
+
+    def jobs(
+        self,
+        *,
+        state: Sequence[str] = (),
+        name: str | None = None,
+        label: str | None = None,
+        pool: str | None = None,
+        limit: int = 100,
+    ) -> tuple[JobSummary, ...]:
+        """Newest first."""
+        params: Params = {"state": ",".join(state) or None, "name": name, "label": label, "pool": pool, "limit": limit}
+        return JobList.model_validate(self._get("/jobs", params)).jobs
+
+    def job(self, job: str) -> Job:
+        return Job.model_validate(self._get(_job_path(job)))
+
+    def cancel(self, job: str) -> Job:
+        """Stop it for good; a finished job stays as it is."""
+        return Job.model_validate(self._post(_job_path(job, "cancel")))
+
+    def pause(self, job: str) -> Job:
+        return Job.model_validate(self._post(_job_path(job, "pause")))
+
+    def resume(self, job: str) -> Job:
+        return Job.model_validate(self._post(_job_path(job, "resume")))
+
+    def update(self, job: str, *, labels: Labels | None = None, priority: int | None = None) -> Job:
+        """Replace the labels, the priority, or both."""
+        changes = {"labels": labels, "priority": priority}
+        given = {name: value for name, value in changes.items() if value is not None}
+        return Job.model_validate(self._connection.request("PATCH", API + _job_path(job), json=given))
+
+    def logs(self, job: str, **filters: str | int | float | None) -> LogPage:
+        """A page of log blocks; `filters` are those of GET /jobs/{job}/logs."""
+        return LogPage.model_validate(self._get(_job_path(job, "logs"), filters))
+
+    def follow(self, job: str, **filters: str | int | float | None) -> Iterator[LogBlock]:
+        """Log blocks as they come, until the job has ended. Survives a server that goes away and comes back."""
+        after: int | None = None
+        while True:
+            params = {**filters, "follow": True}
+            if after is not None:
+                params.update(after=after, tail=None)
+            try:
+                for message in Connection(self.address, timeout_s=self._timeout_s).events(
+                    API + _job_path(job, "logs"), params=params
+                ):
+                    if message.event == "end":
+                        return
+                    block = LogBlock.model_validate_json(message.data)
+                    after = block.cursor
+                    yield block
+            except ServerError:
+                self._find_server_again()
+
+    def wait(self, job: str, *, timeout_s: float | None = None) -> Job:
+        """Block until the job has ended (TimeoutError if it has not by then)."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        delay_s = 0.02
+        while not (found := self.job(job)).state.is_final:
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(f"Job {job!r} is still {found.state} after {timeout_s:g} s.")
+            time.sleep(delay_s)
+            delay_s = min(delay_s * 1.5, 0.5)
+        return found
+
+    def metrics(self, job: str) -> tuple[MetricPoint, ...]:
+        return tuple(MetricPoint.model_validate(point) for point in self._get(_job_path(job, "metrics")))
+
+    def checkpoints(self, job: str) -> tuple[CheckpointRecord, ...]:
+        return tuple(CheckpointRecord.model_validate(found) for found in self._get(_job_path(job, "checkpoints")))
+
+    def pools(self) -> tuple[PoolStatus, ...]:
+        return tuple(PoolStatus.model_validate(pool) for pool in self._get("/pools"))
+
+    def shutdown(self) -> None:
+        """End the server; runs go on without it."""
+        self._post("/shutdown")
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _get(self, path: str, params: Params | None = None) -> Any:
+        return self._connection.request("GET", API + path, params=params)
+
+    def _post(self, path: str, json: object = None, params: Params | None = None) -> Any:
+        return self._connection.request("POST", API + path, params=params, json=json)
+
+    def _upload(self, package: str, filename: str | None, file: Path) -> bool:
+        if self.has_package(package, filename):
+            return False
+        with file.open("rb") as body:
+            self._connection.request("PUT", API + _package_path(package, filename), body=body)
+        return True
+
+    def _find_server_again(self) -> None:
+        """After a lost connection: the same server, or the one that took over from it."""
+        self._connection.close()
+        home = Home.find()
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            address = home.server()
+            if address is not None and is_alive(address):
+                self.address = address
+                self._connection = Connection(address, timeout_s=self._timeout_s)
+                return
+            if os.environ.get("STOKER_SERVER") is None:
+                start_server(home)
+            time.sleep(0.1)
+        raise ServerError(f"The server at {self.address.url} went away and did not come back. Try the command again.")
+
+
+def connect(home: Home | None = None, *, start: bool = True, timeout_s: float = 60.0) -> Client:
+    """A client of this home's server, which is started when there is none (unless `start` is False)."""
+    home = (home or Home.find()).make()
+    address = home.server()
+    if address is not None and is_alive(address):
+        return Client(address, timeout_s=timeout_s)
+    if os.environ.get("STOKER_SERVER") is not None:
+        raise ServerError(f"No server answers at STOKER_SERVER={os.environ['STOKER_SERVER']}. Start it, or unset it.")
+    if not start:
+        raise ServerError(f"No server is running for {home.root}. Start one with `stoker server start`.")
+    return Client(start_server(home), timeout_s=timeout_s)
+
+
+def is_alive(address: ServerAddress) -> bool:
+    try:
+        reply = Connection(address, timeout_s=10.0).request("GET", f"{API}/health")
+    except StokerError:
+        return False
+    return isinstance(reply, dict) and reply.get("name") == "stoker"
+
+
+def start_server(home: Home) -> ServerAddress:
+    """Start this home's server in the background and wait until it answers.
+
+    Several may be started at once: a lock lets one live, and all callers find that one.
+    """
+    home.make()
+    with home.server_log.open("ab") as log:
+        command = [sys.executable, "-m", "stoker.server"]
+        environment = {**os.environ, "STOKER_HOME": str(home.root)}
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
+        )
+    deadline = time.monotonic() + _START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        address = home.server()
+        if address is not None and is_alive(address):
+            return address
+        if process.poll() not in (None, 0):
+            raise ServerError(f"The server did not start: {_last_line(home.server_log)} See {home.server_log}.")
+        time.sleep(0.01)
+    raise ServerError(f"The server did not answer within {_START_TIMEOUT_S:g} s. See {home.server_log}.")
+
+
+def _messages(response: http.client.HTTPResponse) -> Iterator[ServerSentEvent]:
+    event, identity = "message", ""
+    data: list[str] = []
+    while raw := response.readline():
+        line = raw.decode().rstrip("\r\n")
+        if not line:
+            if data:
+                yield ServerSentEvent(event=event, data="\n".join(data), id=identity)
+            event, data = "message", []
+            continue
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if field == "data":
+            data.append(value)
+        elif field == "event":
+            event = value
+        elif field == "id":
+            identity = value
+    if event != "end":
+        raise http.client.IncompleteRead(b"")
+
+
+def _target(path: str, params: Params | None) -> str:
+    given = {name: _text(value) for name, value in (params or {}).items() if value is not None}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def _text(value: str | int | float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _job_path(job: str, *rest: str) -> str:
+    return "/".join(["/jobs", quote(job, safe=""), *rest])
+
+
+def _package_path(package: str, filename: str | None) -> str:
+    return f"/packages/{package}" + (f"/{quote(filename)}" if filename else "")
+
+
+def _error(status: int, payload: bytes, url: str) -> StokerError:
+    try:
+        found = jsonlib.loads(payload)
+        message, problems = str(found["error"]), found.get("problems", [])
+    except (ValueError, KeyError, TypeError):
+        message, problems = f"The server at {url} answered {status} {payload[:200]!r}.", []
+    kind = _ERRORS.get(status, ServerError)
+    if kind is ConfigError:
+        return ConfigError(message, problems)
+    return kind(message)
+
+
+def _unreachable(url: str, error: Exception) -> ServerError:
+    return ServerError(f"No answer from the server at {url}: {error or type(error).__name__}.")
+
+
+def _last_line(path: Path) -> str:
+    lines = path.read_text(errors="replace").strip().splitlines() if path.exists() else []
+    return lines[-1] if lines else "it said nothing."
