@@ -1,0 +1,1 @@
+"""The process around the user's code on one node of a run."""

@@ -1,0 +1,1 @@
+"""Readers of other systems' job files, each into our JobSpec."""
