@@ -1,0 +1,242 @@
+"""`python -m stoker.server`: one server for one home, on loopback, until there is nothing left to do."""
+
+import argparse
+import asyncio
+import fcntl
+import getpass
+import ipaddress
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from stoker.client import is_alive
+from stoker.engines.local import LocalEngine, local_capacity
+from stoker.errors import StokerError, UsageError
+from stoker.home import Home, ServerAddress
+from stoker.server.app import Server, create_app
+from stoker.server.live import Live
+from stoker.server.scheduler import Scheduler
+from stoker.server.settings import Settings, load_settings
+from stoker.server.store.base import Store
+from stoker.server.store.sql import open_store
+
+logger = logging.getLogger("stoker.server")
+
+_LOG_BYTES = 10 << 20
+_LOCK_WAIT_S = 20.0
+_IDLE_LOOK_TICKS = 20  # of uvicorn's 0.1 s
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = _parse(arguments)
+    home = Home(Path(given.home).absolute()) if given.home else Home.find()
+    try:
+        home.make()
+        with _lock(home) as ours:
+            if not ours:
+                sys.stderr.write(f"A server for {home.root} is running already.\n")
+                return 0
+            _serve(home, host=given.host, port=given.port, idle_exit_s=given.idle_exit_s)
+    except (StokerError, OSError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return error.exit_code if isinstance(error, StokerError) else 1
+    return 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m stoker.server", description="Run this home's server.")
+    parser.add_argument("--host", default="127.0.0.1", help="a loopback address (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=0, help="default: any free one")
+    parser.add_argument("--idle-exit-s", type=float, help="go away after so long with nothing to do (default: 900)")
+    parser.add_argument("--home", help="default: STOKER_HOME")
+    return parser.parse_args(arguments)
+
+
+@contextmanager
+def _lock(home: Home) -> Iterator[bool]:
+    """Held for the server's whole life, so there is one. The kernel lets go of it however the process ends."""
+    descriptor = os.open(home.server_lock, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        yield _is_ours(descriptor, home)
+    finally:
+        os.close(descriptor)
+
+
+def _is_ours(descriptor: int, home: Home) -> bool:
+    """False when another server lives. One that is on its way in or out is waited for: it may make room for us."""
+    deadline = time.monotonic() + _LOCK_WAIT_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            address = home.server()
+            if (address is not None and is_alive(address)) or time.monotonic() > deadline:
+                return False
+        time.sleep(0.05)
+
+
+def _serve(home: Home, *, host: str, port: int, idle_exit_s: float | None) -> None:
+    _log_to(home.server_log)
+    settings = load_settings(home.config, capacity=local_capacity)
+    if idle_exit_s is not None:
+        settings = settings.with_(idle_exit_s=idle_exit_s)
+    listener = _listen(host, port)
+    store = open_store(home.database)
+    try:
+        _Web(home, settings, store, listener).serve_until_told()
+    finally:
+        listener.close()
+        store.close()
+
+
+class _Web(uvicorn.Server):
+    """uvicorn, telling where it is once it listens, and leaving when asked or when there is nothing left to do."""
+
+    def __init__(self, home: Home, settings: Settings, store: Store, listener: socket.socket) -> None:
+        self._home = home
+        self._store = store
+        self._listener = listener
+        self._idle_exit_s = settings.idle_exit_s
+        self._live = Live()
+        self._address = ServerAddress(url=_url(listener), token=home.token(), pid=os.getpid())
+        self._presence = _Presence(create_app(self._parts(settings)))
+        super().__init__(
+            uvicorn.Config(
+                self._presence,
+                loop="uvloop",
+                http="httptools",
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                timeout_keep_alive=75,
+                timeout_graceful_shutdown=5,
+            )
+        )
+
+    def serve_until_told(self) -> None:
+        # uvicorn sends itself the signal it stopped for once more; ours must still put things in order after that.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)
+        logger.info("serving %s at %s", self._home.root, self._address.url)
+        try:
+            self.run(sockets=[self._listener])
+        finally:
+            self._forget()
+            logger.info("ended; runs go on")
+
+    def leave(self) -> None:
+        self._forget()  # who looks for a server from now on starts the next one, which waits until this one is gone
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._home.write_server(self._address)
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % _IDLE_LOOK_TICKS == 0 and self._presence.idle_s() > self._idle_exit_s:
+            if not await asyncio.to_thread(self._store.has_work):
+                logger.info("nothing to do for %g s", self._idle_exit_s)
+                self.leave()
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._forget()
+        self._live.close()  # followers and supervisors that wait are answered, or they would hold the door open
+        await super().shutdown(sockets)
+
+    def _forget(self) -> None:
+        self._home.server_file.unlink(missing_ok=True)
+
+    def _parts(self, settings: Settings) -> Server:
+        engines = {"local": LocalEngine(self._home)}
+        pools = settings.pools
+        return Server(
+            store=self._store,
+            scheduler=Scheduler(self._store, engines=engines, pools=pools, home=self._home, live=self._live),
+            live=self._live,
+            settings=settings,
+            home=self._home,
+            token=self._address.token,
+            owner=_user(),
+            shutdown=self.leave,
+        )
+
+
+class _Presence:
+    """How long nobody has been here: no request being answered, none since."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._present = 0
+        self._last = time.monotonic()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        self._present += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._present -= 1
+            self._last = time.monotonic()
+
+    def idle_s(self) -> float:
+        return 0.0 if self._present else time.monotonic() - self._last
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
+    except ValueError:
+        raise UsageError(f"--host {host}: give a loopback address, 127.0.0.1 or ::1.") from None
+    if not address.is_loopback:
+        raise UsageError(f"--host {host}: this server is for its own machine alone; use 127.0.0.1 or ::1.")
+    listener = socket.socket(socket.AF_INET6 if address.version == 6 else socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((str(address), port))
+    except OSError as error:
+        listener.close()
+        raise UsageError(
+            f"Port {port} of {host} cannot be had: {error.strerror}. Choose another with --port."
+        ) from error
+    return listener
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _log_to(path: Path) -> None:
+    """Append to the log; one that has grown large becomes the old one first."""
+    if path.exists() and path.stat().st_size > _LOG_BYTES:
+        os.replace(path, path.with_name(path.name + ".1"))
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(process)d %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container's user may have no name
+        return str(os.getuid())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

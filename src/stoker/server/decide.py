@@ -1,0 +1,308 @@
+"""What to do next, and why a job waits: pure functions of a snapshot and the time.
+
+The rules of the queue. Jobs of higher priority come first, then older ones. A run starts with all its replicas or not
+at all. A job that does not fit yet is passed by those behind it that do, so that a pool is never idle for the sake of
+order; but once it has waited for PATIENCE_S, nothing behind it starts in that pool until it has its place.
+"""
+
+import signal
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from stoker.schema.event import Exited, Phase
+from stoker.schema.job import Share
+from stoker.schema.pool import Pool, fits, in_words
+from stoker.schema.state import Intent, RunState, StopReason
+from stoker.server.store.base import JobNow, RunNow, TrialNow
+
+PATIENCE_S = 600.0
+SETTLE_S = 0.5  # an Exited event may still be on its way when its supervisor is seen gone
+OVERDUE_S = 15.0  # a supervisor ends its replicas after the grace; this long after it is past hope
+MAX_LOSSES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that decisions are made of. `gone` has the runs whose supervisor is not alive, and since when."""
+
+    jobs: tuple[JobNow, ...]
+    pools: Mapping[str, Pool]
+    gone: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Give a queued run to its engine."""
+
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    """A server died while it gave this run to the engine: find out whether the engine has it."""
+
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Change a run's state by what is known of it; `restart` adds the trial's next run."""
+
+    run: str
+    state: RunState
+    stop: StopReason | None = None
+    message: str = ""
+    restart: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Tell a run's supervisor to stop it."""
+
+    run: str
+    reason: StopReason
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """End all that is left of a run whose supervisor is gone or does not obey, and ship its last words.
+
+    If those do not say how it ended, it becomes `state`.
+    """
+
+    run: str
+    state: RunState
+    message: str
+    restart: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """Add the next run of a trial that was paused."""
+
+    trial: int
+
+
+Action = Start | Find | Move | Order | Collect | Continue
+
+
+def decide(snapshot: Snapshot, now: float) -> tuple[Action, ...]:
+    """What is to be done, in order: first what ends or stops, then what starts."""
+    tended = [_tend(job, trial, snapshot, now) for job in snapshot.jobs for trial in job.trials]
+    starts = [Start(place.trial.run.id) for place in _queue(snapshot, now) if place.starts]
+    return (*(action for action in tended if action is not None), *starts)
+
+
+def explain(snapshot: Snapshot, now: float) -> dict[str, str]:
+    """For each job that waits for a place: why, in words."""
+    return {place.job.id: _words(place, snapshot) for place in _queue(snapshot, now) if not place.starts}
+
+
+def used(jobs: Iterable[JobNow], pool: str) -> Share:
+    """What live runs hold of a pool."""
+    live = [job.need for job in jobs if job.pool == pool for trial in job.trials if is_live(trial.run)]
+    return Share(
+        cpus=sum(need.cpus for need in live),
+        memory_gb=sum(need.memory_gb for need in live),
+        gpus=sum(need.gpus for need in live),
+    )
+
+
+def is_live(run: RunNow) -> bool:
+    return run.state in (RunState.STARTING, RunState.RUNNING)
+
+
+# --- one run
+
+
+def _tend(job: JobNow, trial: TrialNow, snapshot: Snapshot, now: float) -> Action | None:
+    run = trial.run
+    if run.state is RunState.QUEUED:
+        return _tend_queued(job, run, now)
+    if is_live(run):
+        return _tend_live(job, trial, snapshot.gone.get(run.id), now)
+    paused = run.state is RunState.STOPPED and run.stop is StopReason.PAUSE
+    return Continue(trial.id) if paused and job.intent is Intent.RUN else None
+
+
+def _tend_queued(job: JobNow, run: RunNow, now: float) -> Action | None:
+    if job.intent is not Intent.RUN:
+        return Move(run.id, RunState.STOPPED, stop=_REASONS[job.intent])
+    if job.max_waiting_s is not None and now - run.created > job.max_waiting_s:
+        message = f"It waited for pool {job.pool!r} for longer than max_waiting_s = {job.max_waiting_s:g} allows."
+        return Move(run.id, RunState.FAILED, message=message)
+    return None
+
+
+def _tend_live(job: JobNow, trial: TrialNow, gone_since: float | None, now: float) -> Action | None:
+    run = trial.run
+    if run.exit is not None:
+        return _ended(job, trial, run, run.exit)
+    if run.handle is None:
+        return Find(run.id)
+    if gone_since is not None:
+        return _collect(job, trial) if now - gone_since >= SETTLE_S else None
+    if run.stop_time is not None and now - run.stop_time > job.grace_s + OVERDUE_S:
+        return _collect(job, trial)
+    if job.intent is not Intent.RUN and run.stop is None:
+        return Order(run.id, _REASONS[job.intent])
+    if run.state is RunState.STARTING and run.phase is Phase.USER_CODE:
+        return Move(run.id, RunState.RUNNING)
+    return None
+
+
+_REASONS = {Intent.STOP: StopReason.CANCEL, Intent.PAUSE: StopReason.PAUSE}
+
+
+def _ended(job: JobNow, trial: TrialNow, run: RunNow, end: Exited) -> Move:
+    if end.stop is not None:
+        again = job.intent is Intent.RUN and end.stop in (StopReason.PAUSE, StopReason.PREEMPT)
+        return Move(run.id, RunState.STOPPED, stop=end.stop, message=end.message, restart=again)
+    if end.code == 0:
+        return Move(run.id, RunState.SUCCEEDED)
+    return Move(run.id, RunState.FAILED, message=_failure(end), restart=_may_restart(job, trial, end))
+
+
+def _may_restart(job: JobNow, trial: TrialNow, end: Exited) -> bool:
+    """What fails before user code begins would fail again: it is not tried again."""
+    if job.intent is Intent.STOP or end.phase is not Phase.USER_CODE or trial.failures >= job.max_restarts:
+        return False
+    return job.exit_codes is None or not _codes(end).isdisjoint(job.exit_codes)
+
+
+def _codes(end: Exited) -> set[int]:
+    """What a shell, Python and the kernel call the same end."""
+    codes = set() if end.code is None else {end.code}
+    if end.signal is not None and end.signal in signal.Signals.__members__:
+        number = signal.Signals[end.signal].value
+        codes |= {-number, 128 + number}
+    return codes
+
+
+def _failure(end: Exited) -> str:
+    if end.message:
+        return end.message
+    who = end.replica or "It"
+    return f"{who} was ended by {end.signal}." if end.signal else f"{who} exited with code {end.code}."
+
+
+def _collect(job: JobNow, trial: TrialNow) -> Collect:
+    run = trial.run
+    if run.stop is not None:
+        again = job.intent is Intent.RUN and run.stop in (StopReason.PAUSE, StopReason.PREEMPT)
+        return Collect(run.id, RunState.STOPPED, message="It did not end by itself and was ended.", restart=again)
+    again = job.intent is not Intent.STOP and trial.losses < MAX_LOSSES
+    return Collect(run.id, RunState.LOST, message="Its supervisor vanished.", restart=again)
+
+
+# --- the queue
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A queued run's turn: what was free when it came, and who was before it."""
+
+    job: JobNow
+    trial: TrialNow
+    starts: bool
+    free: Share
+    more_urgent: int  # waiting jobs of higher priority in its pool
+    older: int  # waiting jobs of its own priority in its pool that came first
+    held_by: str | None  # a job behind which nothing starts any more
+
+
+def _queue(snapshot: Snapshot, now: float) -> Iterator[_Place]:
+    waiting = [
+        (job, trial)
+        for job in snapshot.jobs
+        for trial in job.trials
+        if trial.run.state is RunState.QUEUED and _tend_queued(job, trial.run, now) is None
+    ]
+    waiting.sort(key=lambda place: (-place[0].priority, place[0].number, place[1].number))
+    lines = {name: _Line(pool.capacity, used(snapshot.jobs, name)) for name, pool in snapshot.pools.items()}
+    for job, trial in waiting:
+        yield lines.setdefault(job.pool, _Line(_NOTHING, _NOTHING)).take(job, trial, now)
+
+
+_NOTHING = Share(cpus=0, memory_gb=0, gpus=0)
+
+
+class _Line:
+    """One pool's queue, walked from its head."""
+
+    def __init__(self, capacity: Share, taken: Share) -> None:
+        self._cpus = capacity.cpus - taken.cpus
+        self._memory_gb = capacity.memory_gb - taken.memory_gb
+        self._gpus = capacity.gpus - taken.gpus
+        self._waiting: dict[int, int] = {}  # priority to how many wait
+        self._held_by: str | None = None
+
+    def take(self, job: JobNow, trial: TrialNow, now: float) -> _Place:
+        free = Share(cpus=max(self._cpus, 0), memory_gb=max(self._memory_gb, 0), gpus=max(self._gpus, 0))
+        starts = self._held_by is None and fits(job.need, free)
+        place = _Place(
+            job=job,
+            trial=trial,
+            starts=starts,
+            free=free,
+            more_urgent=sum(count for priority, count in self._waiting.items() if priority > job.priority),
+            older=self._waiting.get(job.priority, 0),
+            held_by=self._held_by,
+        )
+        if starts:
+            self._cpus -= job.need.cpus
+            self._memory_gb -= job.need.memory_gb
+            self._gpus -= job.need.gpus
+            return place
+        self._waiting[job.priority] = place.older + 1
+        if self._held_by is None and now - trial.run.created > PATIENCE_S:
+            self._held_by = job.id
+        return place
+
+
+# --- in words
+
+
+def _words(place: _Place, snapshot: Snapshot) -> str:
+    job = place.job
+    pool = snapshot.pools.get(job.pool)
+    if pool is None:
+        return f"waits for pool {job.pool!r}, which is not in config.toml any more"
+    if not fits(job.need, pool.capacity):
+        return f"needs {in_words(job.need)}; pool {job.pool!r} has {in_words(pool.capacity)} now and can never hold it"
+    if place.held_by is not None:
+        return f"waits behind job {place.held_by!r}, which has waited long for a place in pool {job.pool!r}"
+    return f"waits for {_shortage(job.need, place.free, job.pool)}{_behind(place)}"
+
+
+def _shortage(need: Share, free: Share, pool: str) -> str:
+    """`2 CPUs of pool 'local': 1 is free`"""
+    short: list[tuple[str, float]] = []
+    if need.cpus > free.cpus:
+        short.append((_count(need.cpus, "CPU"), free.cpus))
+    if need.gpus > free.gpus:
+        short.append((_count(need.gpus, "GPU"), free.gpus))
+    if need.memory_gb > free.memory_gb:
+        short.append((f"{need.memory_gb:g} GB of memory", free.memory_gb))
+    if len(short) == 1:
+        what, left = short[0]
+        return f"{what} of pool {pool!r}: {_free(left)}"
+    asked = " and ".join(what for what, _ in short)
+    return f"{asked} of pool {pool!r}: {' and '.join(f'{left:g}' for _, left in short)} are free"
+
+
+def _behind(place: _Place) -> str:
+    parts = []
+    if place.more_urgent:
+        parts.append(f"{_count(place.more_urgent, 'job')} of higher priority")
+    if place.older:
+        parts.append(f"{_count(place.older, 'older job')}")
+    return f"; behind {' and '.join(parts)}" if parts else ""
+
+
+def _count(number: float, noun: str) -> str:
+    return f"{number:g} {noun}{'' if number == 1 else 's'}"
+
+
+def _free(left: float) -> str:
+    return "none is free" if left == 0 else f"{left:g} {'is' if left == 1 else 'are'} free"

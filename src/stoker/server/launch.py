@@ -1,0 +1,47 @@
+"""From what is stored to what is started: a run as a Launch, without I/O."""
+
+from stoker.schema.launch import Launch
+from stoker.schema.pool import Pool, replicas_for
+from stoker.schema.record import Job, Run, Trial
+
+_LEAST_S = 1.0
+
+
+def build_launch(job: Job, trial: Trial, run: Run, pool: Pool) -> Launch:
+    """UsageError when the pool cannot hold the job (any more)."""
+    spec = job.spec
+    return Launch(
+        run=run.id,
+        job=job.id,
+        trial=trial.number,
+        trial_id=trial.id,
+        attempt=run.attempt,
+        package=spec.package,
+        import_roots=spec.import_roots,
+        environment=spec.environment,
+        module=spec.module,
+        command=spec.command,
+        args=spec.args,
+        hparams=trial.hparams,
+        data=spec.data,
+        job_dir=spec.job_dir,
+        replicas=replicas_for(spec.resources, pool),
+        chief_name=spec.chief_name,
+        latest_checkpoint=trial.latest_checkpoint,
+        seed=spec.seed,
+        max_running_s=_left_s(spec.limits.max_running_s, trial),
+        grace_s=spec.limits.grace_s,
+    )
+
+
+def find_run(job: Job, run: str) -> tuple[Trial, Run]:
+    """The run of this name, and its trial."""
+    return next((trial, found) for trial in job.trials for found in trial.runs if found.id == run)
+
+
+def _left_s(max_running_s: float | None, trial: Trial) -> float | None:
+    """The limit is the job's: what earlier runs have used is gone."""
+    if max_running_s is None:
+        return None
+    used = sum(run.ended - run.started for run in trial.runs if run.started is not None and run.ended is not None)
+    return max(max_running_s - max(used, 0.0), _LEAST_S)

@@ -1,0 +1,115 @@
+"""Wake those who wait for news. Carries no data: who is woken reads the store, so nobody can miss or lag behind it."""
+
+import asyncio
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+
+class Listener:
+    """One waiter. `news` collects what it was woken for until it takes it; it lives on the event loop alone."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self._news: set[str] = set()
+        self.closed = False
+
+    async def wait(self, timeout_s: float) -> bool:
+        """True if there is news, or the server is going away; False after the timeout."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._event.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def take(self) -> set[str]:
+        """The news so far. Take it before reading the store: what comes in between then wakes again."""
+        news, self._news = self._news, set()
+        if not self.closed:
+            self._event.clear()
+        return news
+
+    def _wake(self, news: str) -> None:
+        self._news.add(news)
+        self._event.set()
+
+    def _close(self) -> None:
+        self.closed = True
+        self._event.set()
+
+
+class Live:
+    """Topics and their listeners. Wake from any thread, after the commit; listen on the event loop."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._listeners: dict[str, set[Listener]] = defaultdict(set)
+        self._pending: set[tuple[str, str]] = set()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def bind(self, loop: asyncio.AbstractEventLoop) -> None:
+        """From now on waking reaches listeners of this loop."""
+        self._loop = loop
+
+    def job_changed(self, job: str) -> None:
+        """Its state, progress, labels or logs are new."""
+        self._wake(job_topic(job), job)
+        self._wake(JOBS, job)
+
+    def logs_grew(self, job: str) -> None:
+        self._wake(job_topic(job), job)
+
+    def run_ordered(self, run: str) -> None:
+        """A run was told to stop."""
+        self._wake(run_topic(run), run)
+
+    @contextmanager
+    def listen(self, topic: str) -> Iterator[Listener]:
+        listener = Listener()
+        if self._closed:
+            listener._close()
+        self._listeners[topic].add(listener)
+        try:
+            yield listener
+        finally:
+            self._listeners[topic].discard(listener)
+            if not self._listeners[topic]:
+                del self._listeners[topic]
+
+    def close(self) -> None:
+        """The server goes away: everyone stops waiting. On the event loop."""
+        self._closed = True
+        for listeners in self._listeners.values():
+            for listener in listeners:
+                listener._close()
+
+    def _wake(self, topic: str, news: str) -> None:
+        if self._loop is None or topic not in self._listeners:
+            return
+        with self._lock:
+            first = not self._pending
+            self._pending.add((topic, news))
+        if first:  # one visit to the loop serves all that is pending by then
+            with suppress(RuntimeError):  # the loop has closed: nobody listens any more
+                self._loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        with self._lock:
+            pending, self._pending = self._pending, set()
+        for topic, news in pending:
+            for listener in self._listeners.get(topic, ()):
+                listener._wake(news)
+
+
+JOBS = "jobs"
+
+
+def job_topic(job: str) -> str:
+    return f"job/{job}"
+
+
+def run_topic(run: str) -> str:
+    return f"run/{run}"

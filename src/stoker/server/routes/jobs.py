@@ -1,0 +1,194 @@
+"""Jobs: submit, list, look, change, steer."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
+
+from fastapi import APIRouter, Query, Response
+
+from stoker.errors import NotFoundError, UsageError
+from stoker.home import Home
+from stoker.schema.job import JobSpec, Labels
+from stoker.schema.model import Model
+from stoker.schema.pool import replicas_for, total
+from stoker.schema.record import CheckpointRecord, DryRun, Job, JobList, JobSummary, Run, Trial
+from stoker.schema.state import Intent, JobState, RunState
+from stoker.server.launch import build_launch
+from stoker.server.live import Live
+from stoker.server.routes.replies import reply, reply_many
+from stoker.server.scheduler import Scheduler
+from stoker.server.settings import Settings, choose_pool
+from stoker.server.store.base import JobFilter, NewJob, Store
+
+_MAX_LISTED = 10_000
+
+
+class JobChanges(Model):
+    """What may be changed of a job: both replace what was there."""
+
+    labels: Labels | None = None
+    priority: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobRoutes:
+    """What the routes of jobs need."""
+
+    store: Store
+    scheduler: Scheduler
+    live: Live
+    settings: Settings
+    home: Home
+    owner: str
+    now: Callable[[], float]
+
+    def router(self) -> APIRouter:
+        router = APIRouter(prefix="/jobs", tags=["jobs"])
+        router.add_api_route("", self.submit_job, methods=["POST"], response_model=Job | DryRun, status_code=201)
+        router.add_api_route("", self.list_jobs, methods=["GET"], response_model=JobList)
+        router.add_api_route("/{job}", self.get_job, methods=["GET"], response_model=Job)
+        router.add_api_route("/{job}", self.change_job, methods=["PATCH"], response_model=Job)
+        router.add_api_route("/{job}/cancel", self.cancel_job, methods=["POST"], response_model=Job)
+        router.add_api_route("/{job}/pause", self.pause_job, methods=["POST"], response_model=Job)
+        router.add_api_route("/{job}/resume", self.resume_job, methods=["POST"], response_model=Job)
+        router.add_api_route(
+            "/{job}/checkpoints", self.get_checkpoints, methods=["GET"], response_model=list[CheckpointRecord]
+        )
+        return router
+
+    def submit_job(self, spec: JobSpec, dry_run: bool = False) -> Response:
+        """Store a job; it runs when there is room.
+
+        The same spec again is the same job (200). `dry_run`: what would be started, and nothing is stored.
+        """
+        pool, note = choose_pool(spec.pool, self.settings.pools, default=self.settings.default_pool)
+        need = total(replicas_for(spec.resources, pool))
+        if dry_run:
+            launch = build_launch(*_imagined(spec, pool=pool.name, owner=self.owner, now=self.now()), pool)
+            return reply(DryRun(launch=launch, pool=pool.name, notes=(note,) if note else ()))
+        self._check_uploaded(spec)
+        new = NewJob(spec=spec, owner=self.owner, pool=pool.name, need=need)
+        job, is_new = self.store.add_job(new, now=self.now())
+        if is_new:
+            self.scheduler.wake()
+            self.live.job_changed(job.id)
+        return reply(job, status=201 if is_new else 200)
+
+    def list_jobs(
+        self,
+        state: Annotated[str | None, Query(description="one or more states, with commas between")] = None,
+        name: Annotated[str | None, Query(description="the beginning of the name, or a pattern with * and ?")] = None,
+        label: Annotated[list[str] | None, Query(description="key=value; several must all be there")] = None,
+        pool: str | None = None,
+        limit: Annotated[int, Query(ge=1, le=_MAX_LISTED)] = 100,
+        before: Annotated[str | None, Query(description="only jobs older than this one (name or number)")] = None,
+    ) -> Response:
+        """Jobs, newest first."""
+        which = JobFilter(
+            states=_states(state),
+            name=name,
+            labels=tuple(_label(text) for text in label or ()),
+            pool=pool,
+            before=self._number(before),
+            limit=limit,
+        )
+        reasons = self.scheduler.reasons()
+        return reply(JobList(jobs=tuple(with_reason(job, reasons.get(job.id)) for job in self.store.jobs(which))))
+
+    def get_job(self, job: str) -> Response:
+        """A job, whole: state, why it waits or failed, trials and runs."""
+        return self._reply(self.store.job(job))
+
+    def change_job(self, job: str, changes: JobChanges) -> Response:
+        """Replace the labels, the priority, or both."""
+        given = {name: value for name, value in changes if value is not None}
+        JobSpec.parse({**dict(self.store.job(job).spec), **given}, source="The change")  # the rules of a new job
+        return self._changed(self.store.change_job(job, labels=changes.labels, priority=changes.priority))
+
+    def cancel_job(self, job: str) -> Response:
+        """Stop it for good. A finished job stays as it is."""
+        return self._set_intent(job, Intent.STOP)
+
+    def pause_job(self, job: str) -> Response:
+        """Stop its runs; they go on from their latest checkpoints after `resume`."""
+        return self._set_intent(job, Intent.PAUSE)
+
+    def resume_job(self, job: str) -> Response:
+        """Let a paused job go on."""
+        return self._set_intent(job, Intent.RUN)
+
+    def get_checkpoints(self, job: str) -> Response:
+        """The checkpoints its runs have reported, oldest first."""
+        return reply_many(self.store.checkpoints(job))
+
+    def _set_intent(self, job: str, intent: Intent) -> Response:
+        return self._changed(self.store.set_intent(job, intent, by=self.owner, now=self.now()))
+
+    def _changed(self, job: Job) -> Response:
+        self.scheduler.wake()
+        self.live.job_changed(job.id)
+        return self._reply(job)
+
+    def _reply(self, job: Job) -> Response:
+        return reply(with_reason(job, self.scheduler.reasons().get(job.id)))
+
+    def _number(self, before: str | None) -> int | None:
+        if before is None:
+            return None
+        return int(before) if before.isdecimal() else self.store.summary(before).number
+
+    def _check_uploaded(self, spec: JobSpec) -> None:
+        if spec.package is not None and not self.home.package_file(spec.package).exists():
+            raise NotFoundError(f"Package {spec.package} is not on this server. Upload it first: PUT /packages/HASH.")
+        for archive in spec.environment.archives:
+            if not self.home.archive_file(archive.hash, archive.filename).exists():
+                raise NotFoundError(
+                    f"Archive {archive.filename} ({archive.hash}) is not on this server."
+                    " Upload it first: PUT /packages/HASH/FILENAME."
+                )
+
+
+Line = TypeVar("Line", bound=JobSummary)
+
+
+def with_reason(job: Line, waits: str | None) -> Line:
+    """A queued job says why it waits; the store knows the reasons for all other states."""
+    if job.state is not JobState.QUEUED:
+        return job
+    return job.model_copy(update={"reason": waits or "waits for its turn"})
+
+
+def _states(text: str | None) -> frozenset[JobState]:
+    names = [name.strip().upper() for name in (text or "").split(",") if name.strip()]
+    unknown = [name for name in names if name not in JobState.__members__]
+    if unknown:
+        raise UsageError(f"No job state {', '.join(unknown)}. States: {', '.join(JobState.__members__)}.")
+    return frozenset(JobState(name) for name in names)
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(f"{text!r} is not a label to look for: write it as key=value.")
+    return key, value
+
+
+def _imagined(spec: JobSpec, *, pool: str, owner: str, now: float) -> tuple[Job, Trial, Run]:
+    """The job's first run, as it would be."""
+    run = Run(id=f"{spec.name}.1.1", attempt=1, state=RunState.QUEUED, created=now)
+    trial = Trial(id=0, number=1, hparams=spec.hparams, state=JobState.QUEUED, runs=(run,))
+    job = Job(
+        id=spec.name,
+        number=0,
+        owner=owner,
+        kind=spec.kind,
+        state=JobState.QUEUED,
+        pool=pool,
+        priority=spec.priority,
+        labels=spec.labels,
+        created=now,
+        intent=Intent.RUN,
+        spec=spec,
+        trials=(trial,),
+    )
+    return job, trial, run

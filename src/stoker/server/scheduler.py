@@ -1,0 +1,283 @@
+"""Start, watch and end runs: each tick takes a snapshot, decides without I/O (decide.py), and acts.
+
+The server may be killed between any two statements here. What it meant to do is then found in the store by the next
+one: a run is STARTING before its engine hears of it, and the engine knows a run by its directory, so that a run whose
+handle was not written down is found or, if it never started, started then.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol, runtime_checkable
+
+from stoker.engines.base import Engine, Liveness
+from stoker.errors import NotFoundError, StokerError
+from stoker.home import Home
+from stoker.schema.launch import Launch
+from stoker.schema.pool import Pool
+from stoker.schema.record import Job, PoolStatus
+from stoker.schema.state import RunState
+from stoker.server.decide import (
+    Action,
+    Collect,
+    Continue,
+    Find,
+    Move,
+    Order,
+    Snapshot,
+    Start,
+    decide,
+    explain,
+    is_live,
+    used,
+)
+from stoker.server.launch import build_launch, find_run
+from stoker.server.live import Live
+from stoker.server.store.base import JobNow, RunNow, Store
+
+logger = logging.getLogger(__name__)
+
+_LIVE_S = 2.0  # how often engines are asked whether their runs live
+_QUEUED_S = 5.0  # how often waiting too long is noticed
+_GONE_S = 0.25
+
+
+@runtime_checkable
+class Finds(Protocol):
+    """An engine that can say whether it has a run whose handle nobody wrote down."""
+
+    def find(self, launch: Launch) -> str | None: ...
+
+
+@runtime_checkable
+class Drains(Protocol):
+    """An engine that can ship what a dead supervisor left in its run directory."""
+
+    def drain(self, handle: str) -> None: ...
+
+
+class Scheduler:
+    """One thread that tends all runs; everybody else only wakes it."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        engines: Mapping[str, Engine],
+        pools: Mapping[str, Pool],
+        home: Home,
+        live: Live,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._engines = engines
+        self._pools = pools
+        self._home = home
+        self._live = live
+        self._now = now
+        self._gone: dict[str, float] = {}
+        self._last = Snapshot(jobs=(), pools=pools, gone={})
+        self._reasons: tuple[Snapshot, Mapping[str, str]] = (self._last, {})
+        self._woken = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
+
+    def start(self) -> None:
+        self._woken.set()
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Something has changed: look soon."""
+        self._woken.set()
+
+    def stop(self) -> None:
+        """Return once the tick in progress is over. Runs go on."""
+        self._stopping.set()
+        self._woken.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def tick(self) -> int:
+        """Snapshot, decide, act; how many actions there were."""
+        now = self._now()
+        snapshot = self._snapshot(now)
+        actions = decide(snapshot, now)
+        self._last = snapshot
+        for action in actions:
+            if self._stopping.is_set():
+                break
+            self._act(action)
+        return len(actions)
+
+    def reasons(self) -> Mapping[str, str]:
+        """Why each waiting job waits, as of the last tick."""
+        snapshot = self._last
+        if self._reasons[0] is not snapshot:
+            self._reasons = (snapshot, explain(snapshot, self._now()))
+        return self._reasons[1]
+
+    def pool_status(self) -> tuple[PoolStatus, ...]:
+        """Each pool: what it has, what of it is in use, who runs and who waits."""
+        jobs = self._store.unfinished()
+        return tuple(
+            _pool_status(pool, [job for job in jobs if job.pool == pool.name]) for pool in self._pools.values()
+        )
+
+    def _run(self) -> None:
+        wait_s: float | None = 0.0
+        while not self._stopping.is_set():
+            self._woken.wait(wait_s)
+            self._woken.clear()
+            if self._stopping.is_set():
+                return
+            began = time.monotonic()
+            wait_s = self._tick_and_plan()
+            # While a thousand jobs are being submitted, looking at all of them after each would starve the routes.
+            self._stopping.wait(min(0.1, 2 * (time.monotonic() - began)))
+
+    def _tick_and_plan(self) -> float | None:
+        """One tick, and how long until the next if nothing wakes us."""
+        try:
+            if self.tick():
+                return 0.0  # what was done may call for more: a run that has just begun may already have to stop
+        except Exception:  # noqa: BLE001 - the loop must survive anything, or no job would ever start or end again
+            logger.exception("tick failed")
+            return _LIVE_S
+        runs = [trial.run for job in self._last.jobs for trial in job.trials]
+        if self._gone:
+            return _GONE_S
+        if any(is_live(run) for run in runs):
+            return _LIVE_S
+        return _QUEUED_S if any(run.state is RunState.QUEUED for run in runs) else None
+
+    def _snapshot(self, now: float) -> Snapshot:
+        jobs = self._store.unfinished()
+        watched: dict[str, list[RunNow]] = {}
+        for job in jobs:
+            watched.setdefault(self._engine_of(job), []).extend(
+                trial.run for trial in job.trials if is_live(trial.run) and trial.run.handle and not trial.run.exit
+            )
+        gone: dict[str, float] = {}
+        for engine, runs in watched.items():
+            liveness = self._engines[engine].poll([run.handle for run in runs if run.handle]) if runs else {}
+            for run in runs:
+                if liveness.get(run.handle or "", Liveness.GONE) is Liveness.GONE:
+                    gone[run.id] = self._gone.get(run.id, now)
+        self._gone = gone
+        return Snapshot(jobs=jobs, pools=self._pools, gone=gone)
+
+    def _engine_of(self, job: JobNow | Job) -> str:
+        pool = self._pools.get(job.pool)
+        # A pool may have left config.toml while runs of its jobs go on; they are still the local engine's.
+        return pool.engine if pool is not None else "local"
+
+    def _act(self, action: Action) -> None:
+        try:
+            match action:
+                case Start(run):
+                    self._start_run(run)
+                case Find(run):
+                    self._find_run(run)
+                case Move():
+                    self._move(action)
+                case Order(run, reason):
+                    self._store.order_stop(run, reason, now=self._now())
+                    logger.info("run %s told to stop: %s", run, reason)
+                    self._live.run_ordered(run)
+                    self._live.job_changed(_job_name(run))
+                case Collect():
+                    self._collect(action)
+                case Continue(trial):
+                    added = self._store.add_run(trial, now=self._now())
+                    self._live.job_changed(_job_name(added.id))
+        except StokerError as error:
+            logger.warning("%s: %s", action, error)
+        except Exception:  # noqa: BLE001 - one run's trouble must not keep the others from being tended
+            logger.exception("%s failed", action)
+
+    def _start_run(self, run: str) -> None:
+        directory = self._home.run_dir(*_path_of(run))
+        self._store.place_run(run, directory=str(directory))
+        self._move(Move(run, RunState.STARTING))
+        self._submit(run)
+
+    def _submit(self, run: str) -> None:
+        try:
+            job = self._store.job_of(run)
+            handle = self._engines[self._engine_of(job)].submit(self._launch(job, run))
+        except (StokerError, OSError) as error:
+            self._move(Move(run, RunState.FAILED, message=str(error)))
+            return
+        self._store.place_run(run, handle=handle)
+
+    def _find_run(self, run: str) -> None:
+        job = self._store.job_of(run)
+        engine = self._engines[self._engine_of(job)]
+        try:
+            handle = engine.find(self._launch(job, run)) if isinstance(engine, Finds) else None
+        except StokerError as error:
+            self._move(Move(run, RunState.FAILED, message=str(error)))
+            return
+        if handle is None:
+            # It never started; or its supervisor is in its first moments, and its lock sends the second one away.
+            logger.info("run %s was about to start when the last server went: starting it", run)
+            self._submit(run)
+        else:
+            self._store.place_run(run, handle=handle)
+
+    def _launch(self, job: Job, run: str) -> Launch:
+        pool = self._pools.get(job.pool)
+        if pool is None:
+            raise NotFoundError(f"Pool {job.pool!r} is not in config.toml any more.")
+        return build_launch(job, *find_run(job, run), pool)
+
+    def _collect(self, action: Collect) -> None:
+        job = self._store.job_of(action.run)
+        engine = self._engines[self._engine_of(job)]
+        handle = next(t.run.handle for j in self._last.jobs for t in j.trials if t.run.id == action.run)
+        assert handle is not None
+        engine.cancel(handle)
+        if isinstance(engine, Drains):
+            try:
+                engine.drain(handle)
+            except StokerError as error:
+                logger.warning("run %s: what it left could not be shipped: %s", action.run, error)
+        if self._store.run(action.run).exit is not None:
+            return  # its last words said how it ended: the next tick goes by them
+        message = action.message
+        if action.state is RunState.LOST:
+            message = f"{message} {engine.diagnose(handle)}".strip()
+        self._move(Move(action.run, action.state, message=message, restart=action.restart))
+
+    def _move(self, move: Move) -> None:
+        self._store.move_run(
+            move.run, move.state, now=self._now(), stop=move.stop, message=move.message, restart=move.restart
+        )
+        logger.info("run %s is %s%s", move.run, move.state, f": {move.message}" if move.message else "")
+        self._live.job_changed(_job_name(move.run))
+        if move.state.is_final:
+            self._live.run_ordered(move.run)
+
+
+def _job_name(run: str) -> str:
+    return _path_of(run)[0]
+
+
+def _path_of(run: str) -> tuple[str, int, int]:
+    """A run's name is its place: JOB.TRIAL.ATTEMPT."""
+    job, trial, attempt = run.rsplit(".", 2)
+    return job, int(trial), int(attempt)
+
+
+def _pool_status(pool: Pool, jobs: list[JobNow]) -> PoolStatus:
+    return PoolStatus(
+        name=pool.name,
+        engine=pool.engine,
+        capacity=pool.capacity,
+        used=used(jobs, pool.name),
+        slots=pool.slots,
+        tiers=tuple(sorted(pool.tiers)),
+        running=tuple(job.id for job in jobs if any(is_live(trial.run) for trial in job.trials)),
+        queued=tuple(job.id for job in jobs if any(trial.run.state is RunState.QUEUED for trial in job.trials)),
+    )

@@ -1,0 +1,120 @@
+"""What the owner of a server may choose: HOME/config.toml, read once at the start."""
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from stoker.errors import ConfigError, NotFoundError
+from stoker.schema.job import Amount, Role, RoleSpec, Share
+from stoker.schema.model import Model
+from stoker.schema.pool import DEFAULT_TIERS, Pool, Tier
+
+DEFAULT_POOL = "local"
+# What AI Platform's scripts pass to --region: europe-west1, us-central1, asia-northeast3, northamerica-northeast1.
+_CLOUD_REGION = re.compile(
+    r"(?:africa|asia|australia|europe|me|northamerica|southamerica|us)"
+    r"-(?:north|south|east|west|central|northeast|northwest|southeast|southwest)\d{1,2}(?:-[a-f])?"
+)
+
+
+class PoolConfig(Model):
+    """`[pools.NAME]`. What is not given is what the machine has."""
+
+    engine: Literal["local"] = "local"
+    cpus: Amount | None = None
+    memory_gb: Amount | None = None
+    gpus: Amount | None = None
+    ignore_accelerators: bool = False
+    tiers: dict[str, Tier] = {}
+
+    @model_validator(mode="after")
+    def _tiers_have_one_chief(self) -> Self:
+        for name, tier in self.tiers.items():
+            if Role.CHIEF in tier and tier[Role.CHIEF].count != 1:
+                raise ValueError(f"tier {name} must have exactly one chief")
+        return self
+
+
+class Config(Model):
+    """config.toml as it is written."""
+
+    pools: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")], PoolConfig] = {}
+    default_pool: str | None = None
+    idle_exit_s: Annotated[float, Field(gt=0)] = 900.0
+    max_package_bytes: Annotated[int, Field(gt=0)] = 1 << 30
+
+
+class Settings(Model):
+    """config.toml with the machine's own figures filled in."""
+
+    pools: dict[str, Pool]
+    default_pool: str
+    idle_exit_s: float
+    max_package_bytes: int
+
+
+def load_settings(path: Path, *, capacity: Callable[[], Share]) -> Settings:
+    """The settings of this file, or the defaults if there is none; ConfigError names every bad field.
+
+    `capacity` says what the machine has, for what the file does not.
+    """
+    config = Config.parse(_read(path), source=str(path))
+    pools = config.pools or {DEFAULT_POOL: PoolConfig()}
+    default = config.default_pool or (DEFAULT_POOL if DEFAULT_POOL in pools else next(iter(pools)))
+    if default not in pools:
+        problem = f"default_pool: there is no pool {default!r} (pools: {', '.join(pools)})"
+        raise ConfigError(f"{path} has 1 bad field:", [problem])
+    machine = capacity()
+    return Settings(
+        pools={name: _pool(name, pool, machine) for name, pool in pools.items()},
+        default_pool=default,
+        idle_exit_s=config.idle_exit_s,
+        max_package_bytes=config.max_package_bytes,
+    )
+
+
+def choose_pool(name: str | None, pools: Mapping[str, Pool], *, default: str) -> tuple[Pool, str]:
+    """The pool a job asked for, and a note for the user if that is not literally so; NotFoundError."""
+    if name is None:
+        return pools[default], ""
+    if name in pools:
+        return pools[name], ""
+    if _CLOUD_REGION.fullmatch(name):
+        return pools[default], f"Region {name} is not a pool here: the job runs in pool {default!r}."
+    raise NotFoundError(f"No pool named {name!r}. Pools: {', '.join(sorted(pools))}.")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}.") from error
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def _pool(name: str, config: PoolConfig, machine: Share) -> Pool:
+    capacity = Share(
+        cpus=machine.cpus if config.cpus is None else config.cpus,
+        memory_gb=machine.memory_gb if config.memory_gb is None else config.memory_gb,
+        gpus=machine.gpus if config.gpus is None else config.gpus,
+    )
+    tiers = {tier.upper().replace("-", "_"): roles for tier, roles in config.tiers.items()}
+    return Pool(
+        name=name,
+        engine=config.engine,
+        capacity=capacity,
+        tiers={**DEFAULT_TIERS, **{tier: _tier(tier, roles) for tier, roles in tiers.items()}},
+        ignore_accelerators=config.ignore_accelerators,
+    )
+
+
+def _tier(name: str, roles: Tier) -> Tier:
+    """Roles that the owner did not write stay as the tier had them; a new tier has a chief all the same."""
+    return {**DEFAULT_TIERS.get(name, {Role.CHIEF: RoleSpec()}), **roles}

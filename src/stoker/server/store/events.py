@@ -1,0 +1,178 @@
+"""Take what runs say: each event once, in order, in one transaction a batch."""
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, insert, select, update
+
+from stoker.errors import NotFoundError
+from stoker.schema.event import Checkpoint, Event, EventBatch, Exited, Log, Metric, Phase, PhaseStarted, Progress
+from stoker.schema.state import RunState, StopReason
+from stoker.server.store.base import Appended
+from stoker.server.store.logs import pack
+from stoker.server.store.tables import checkpoints, jobs, logs, metrics, nodes, runs, trials
+
+_INT64 = 2**63 - 1
+
+Values = dict[str, Any]
+
+
+def append(connection: Connection, run: str, batch: EventBatch, *, now: float) -> Appended:
+    row = find_run(connection, run)
+    # Blocks of one job are numbered by one transaction at a time, or a follower could pass one not yet committed.
+    connection.execute(select(jobs.c.number).where(jobs.c.number == row.job).with_for_update())
+    acked = connection.execute(
+        select(nodes.c.acked).where(nodes.c.run == row.number, nodes.c.node == batch.node)
+    ).scalar_one_or_none()
+    fresh = _in_order(batch.events, acked or 0)
+    moved = _record(connection, row, batch.node, fresh, now=now) if fresh else False
+    newest = fresh[-1].seq if fresh else acked or 0
+    if acked is None:
+        connection.execute(insert(nodes).values(run=row.number, node=batch.node, acked=newest))
+    elif fresh:
+        connection.execute(
+            update(nodes).where(nodes.c.run == row.number, nodes.c.node == batch.node).values(acked=newest)
+        )
+    return Appended(job=row.job_id, acked=newest, stop=stop_order(row), moved=moved)
+
+
+def find_run(connection: Connection, run: str) -> Row[Any]:
+    """The run's row with its job's and trial's keys; NotFoundError."""
+    row = connection.execute(
+        select(runs, trials.c.job, jobs.c.id.label("job_id"))
+        .join(trials, trials.c.id == runs.c.trial)
+        .join(jobs, jobs.c.number == trials.c.job)
+        .where(runs.c.id == run)
+    ).one_or_none()
+    if row is None:
+        raise NotFoundError(f"No run {run!r} on this server.")
+    return row
+
+
+def stop_order(row: Row[Any]) -> StopReason | None:
+    if row.stop is not None:
+        return StopReason(row.stop)
+    # A supervisor that still speaks for a run that is over (it was thought lost) has to go.
+    over = RunState(row.state).is_final and row.exit is None
+    return StopReason.CANCEL if over else None
+
+
+def _in_order(events: Sequence[Event], acked: int) -> list[Event]:
+    """What is new and follows on without a gap."""
+    fresh: list[Event] = []
+    for event in events:
+        if event.seq == acked + 1:
+            fresh.append(event)
+            acked += 1
+        elif event.seq > acked:
+            break
+    return fresh
+
+
+def _record(connection: Connection, row: Row[Any], node: int, events: Sequence[Event], *, now: float) -> bool:
+    keys = {"job": row.job, "run": row.number}
+    _insert(connection, logs, ({**keys, "node": node, **_log(e, now)} for e in events if isinstance(e, Log)))
+    _insert(connection, metrics, ({**keys, **_metric(e, now)} for e in events if isinstance(e, Metric)))
+    _insert(connection, checkpoints, ({**keys, **_checkpoint(e, now)} for e in events if isinstance(e, Checkpoint)))
+    _update_trial(connection, row.trial, events, now=now)
+    return _update_run(connection, row, events, now=now)
+
+
+def _insert(connection: Connection, table: Any, rows: Iterable[Values]) -> None:
+    if found := list(rows):
+        connection.execute(insert(table), found)
+
+
+def _log(event: Log, now: float) -> Values:
+    return {
+        "replica": event.replica,
+        "stream": event.stream,
+        "time": _finite(event.time, now),
+        "line": _int64(event.line),
+        "count": event.count,
+        "levels": json.dumps(event.levels) if event.levels else None,
+        "packed": pack(event.text),
+    }
+
+
+def _metric(event: Metric, now: float) -> Values:
+    return {
+        "time": _finite(event.time, now),
+        "replica": event.replica,
+        "kind": event.group,
+        "step": _int64(event.step),
+        "points": json.dumps(event.values),  # with NaN and Infinity, which Python's json writes and reads
+    }
+
+
+def _checkpoint(event: Checkpoint, now: float) -> Values:
+    return {
+        "time": _finite(event.time, now),
+        "step": _int64(event.step),
+        "path": event.path,
+        "size_bytes": _int64(event.size_bytes),
+        "metadata": json.dumps(event.metadata),
+    }
+
+
+def _update_trial(connection: Connection, trial: int, events: Sequence[Event], *, now: float) -> None:
+    changes: Values = {}
+    latest: dict[str, float] = {}
+    for event in events:
+        match event:
+            case Progress():
+                changes["progress"] = min(max(_finite(event.fraction, 0.0), 0.0), 1.0)
+            case Metric():
+                latest.update(_named(event))
+            case Checkpoint():
+                _keep_newest(connection, trial, event, now=now)
+    if latest:
+        known = connection.execute(select(trials.c.metrics).where(trials.c.id == trial)).scalar_one()
+        changes["metrics"] = json.dumps({**json.loads(known), **latest})
+    if changes:
+        connection.execute(update(trials).where(trials.c.id == trial).values(changes))
+
+
+def _named(event: Metric) -> dict[str, float]:
+    """A training metric goes by its own name, another by its group's and its own: `loss`, `validation/loss`."""
+    prefix = "" if event.group == "training" else f"{event.group}/"
+    return {prefix + name: value for name, value in event.values.items()}
+
+
+def _keep_newest(connection: Connection, trial: int, event: Checkpoint, *, now: float) -> None:
+    """The checkpoint to go on from is the one saved last, though a lost run's may be heard of later."""
+    time = _finite(event.time, now)
+    older = (trials.c.checkpoint_time.is_(None)) | (trials.c.checkpoint_time <= time)
+    connection.execute(
+        update(trials).where(trials.c.id == trial, older).values(checkpoint=event.path, checkpoint_time=time)
+    )
+
+
+def _update_run(connection: Connection, row: Row[Any], events: Sequence[Event], *, now: float) -> bool:
+    changes: Values = {}
+    for event in events:
+        match event:
+            case PhaseStarted():
+                changes["phase"] = event.phase.value
+                if event.phase is Phase.USER_CODE and row.started is None:
+                    changes["started"] = _finite(event.time, now)
+            case Exited() if row.exit is None:
+                changes["exit"] = event.model_dump_json()
+    if not changes:
+        return False
+    connection.execute(update(runs).where(runs.c.number == row.number).values(changes))
+    if "started" in changes:
+        first = (jobs.c.number == row.job) & jobs.c.started.is_(None)
+        connection.execute(update(jobs).where(first).values(started=changes["started"]))
+    return True
+
+
+def _finite(value: float, instead: float) -> float:
+    """One odd number from user code must not make its whole batch unacceptable for ever."""
+    return value if math.isfinite(value) else instead
+
+
+def _int64(value: int) -> int:
+    return min(max(value, -_INT64), _INT64)

@@ -1,0 +1,253 @@
+"""Read and write jobs and their trials."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, insert, select, update
+
+from stoker.errors import ConflictError, NotFoundError
+from stoker.schema.event import Phase
+from stoker.schema.job import JobSpec, Labels
+from stoker.schema.record import Job, JobSummary, Trial
+from stoker.schema.state import Intent, JobState, RunState, StopReason, fold_job, fold_trial
+from stoker.server.store import runs as run_rows
+from stoker.server.store.base import JobFilter, NewJob
+from stoker.server.store.tables import jobs, runs, trials
+
+_CHUNK_ROWS = 500
+
+
+def add(connection: Connection, new: NewJob, *, now: float) -> tuple[Job, bool]:
+    found = connection.execute(select(jobs).where(jobs.c.id == new.spec.name)).one_or_none()
+    if found is not None:
+        if JobSpec.model_validate_json(found.spec) != new.spec:
+            raise ConflictError(
+                f"A job named {new.spec.name!r} exists already, with another specification."
+                f" Names are never used twice: choose a new one, for example {new.spec.name[:112]}_{int(now)}."
+            )
+        return whole(connection, found), False
+    number = _insert_job(connection, new, now=now)
+    trial = run_rows.insert_trial(connection, job=number, number=1, hparams=new.spec.hparams)
+    run_rows.insert_run(connection, job=new.spec.name, trial=trial, number=1, attempt=1, now=now)
+    return whole(connection, find(connection, new.spec.name)), True
+
+
+def find(connection: Connection, job: str) -> Row[Any]:
+    row = connection.execute(select(jobs).where(jobs.c.id == job)).one_or_none()
+    if row is None:
+        raise NotFoundError(f"No job {job!r} on this server. List yours with `stoker jobs list`.")
+    return row
+
+
+def number_of(connection: Connection, job: str) -> int:
+    number = connection.execute(select(jobs.c.number).where(jobs.c.id == job)).scalar_one_or_none()
+    return int(find(connection, job).number if number is None else number)
+
+
+def whole(connection: Connection, row: Row[Any]) -> Job:
+    runs_of = defaultdict(list)
+    of_job = select(runs).join(trials, trials.c.id == runs.c.trial).where(trials.c.job == row.number)
+    for run in connection.execute(of_job.order_by(runs.c.trial, runs.c.attempt)):
+        runs_of[run.trial].append(run)
+    rows = connection.execute(select(trials).where(trials.c.job == row.number).order_by(trials.c.number)).fetchall()
+    intent = Intent(row.intent)
+    newest = [(trial, runs_of[trial.id][-1]) for trial in rows]
+    return Job(
+        **_line(row, newest),
+        intent=intent,
+        spec=JobSpec.model_validate_json(row.spec),
+        trials=tuple(_trial(trial, runs_of[trial.id], intent) for trial in rows),
+    )
+
+
+def summary(connection: Connection, row: Row[Any]) -> JobSummary:
+    return _summaries(connection, [row])[0]
+
+
+def listed(connection: Connection, which: JobFilter) -> tuple[JobSummary, ...]:
+    found: list[JobSummary] = []
+    for chunk in _chunks(connection, _query(which), before=which.before, size=_chunk_size(which)):
+        for line in _summaries(connection, chunk):
+            if _is_wanted(line, which):
+                found.append(line)
+                if len(found) >= which.limit:
+                    return tuple(found)
+    return tuple(found)
+
+
+def change(connection: Connection, row: Row[Any], *, labels: Labels | None, priority: int | None) -> None:
+    changes: dict[str, Any] = {}
+    if labels is not None:
+        changes["labels"] = _labels_text(labels)
+    if priority is not None:
+        changes["priority"] = priority
+    if changes:
+        connection.execute(update(jobs).where(jobs.c.number == row.number).values(changes))
+
+
+def set_intent(connection: Connection, row: Row[Any], intent: Intent, *, by: str, now: float) -> None:
+    if not row.unfinished:
+        if intent is Intent.STOP:
+            return
+        raise ConflictError(f"Job {row.id!r} has ended; only a job that has not can be paused or resumed.")
+    if row.intent == Intent.STOP and intent is not Intent.STOP:
+        raise ConflictError(f"Job {row.id!r} is being cancelled and cannot be paused or resumed any more.")
+    if row.intent != intent:
+        connection.execute(update(jobs).where(jobs.c.number == row.number).values(intent=intent.value, intent_by=by))
+        run_rows.settle(connection, row.number, now=now)
+
+
+def _insert_job(connection: Connection, new: NewJob, *, now: float) -> int:
+    spec = new.spec
+    codes = spec.restarts.exit_codes
+    values = {
+        "id": spec.name,
+        "owner": new.owner,
+        "kind": spec.kind,
+        "pool": new.pool,
+        "priority": spec.priority,
+        "labels": _labels_text(spec.labels),
+        "spec": spec.model_dump_json(),
+        "intent": Intent.RUN.value,
+        "intent_by": new.owner,
+        "cpus": new.need.cpus,
+        "memory_gb": new.need.memory_gb,
+        "gpus": new.need.gpus,
+        "max_restarts": spec.restarts.max_restarts,
+        "exit_codes": None if codes is None else json.dumps(codes),
+        "max_waiting_s": spec.limits.max_waiting_s,
+        "grace_s": spec.limits.grace_s,
+        "created": now,
+        "unfinished": True,
+    }
+    return run_rows.inserted_key(connection.execute(insert(jobs), values))
+
+
+def _line(row: Row[Any], newest: Sequence[tuple[Row[Any], Row[Any]]]) -> dict[str, Any]:
+    """The fields of a JobSummary, from the job's row and each trial's with its newest run's."""
+    intent = Intent(row.intent)
+    state = fold_job([_fold(run, intent) for _, run in newest], intent)
+    progress = [trial.progress for trial, _ in newest if trial.progress is not None]
+    return {
+        "id": row.id,
+        "number": row.number,
+        "owner": row.owner,
+        "kind": row.kind,
+        "state": state,
+        "reason": _reason(row, state, [run for _, run in newest]),
+        "pool": row.pool,
+        "priority": row.priority,
+        "labels": json.loads(row.labels),
+        "progress": sum(progress) / len(newest) if progress else None,
+        "created": row.created,
+        "started": row.started,
+        "ended": row.ended,
+    }
+
+
+def _reason(job: Row[Any], state: JobState, newest: Sequence[Row[Any]]) -> str:
+    """Why a job is not simply running or done. Why one waits for a place is the scheduler's to add."""
+    match state:
+        case JobState.FAILED:
+            return next((_failure(run) for run in newest if _fold(run, Intent(job.intent)) is state), "")
+        case JobState.CANCELLED | JobState.CANCELLING:
+            return f"cancelled by {job.intent_by}"
+        case JobState.PAUSED | JobState.PAUSING:
+            return f"paused by {job.intent_by}; `stoker jobs resume {job.id}` lets it go on"
+        case JobState.PREPARING:
+            return next((_PREPARING[Phase(run.phase)] for run in newest if run.phase), "starting its supervisor")
+        case _:
+            return ""
+
+
+_PREPARING = {
+    Phase.PACKAGE: "fetching its package",
+    Phase.ENVIRONMENT: "making its environment",
+    Phase.START: "starting its processes",
+    Phase.USER_CODE: "",
+}
+
+
+def _failure(run: Row[Any]) -> str:
+    phase = f"{run.phase}: " if run.phase and run.state == RunState.FAILED else ""
+    return f"{phase}{run.message}"
+
+
+def _fold(run: Row[Any], intent: Intent) -> JobState:
+    return fold_trial([(RunState(run.state), StopReason(run.stop) if run.stop else None)], intent)
+
+
+def _trial(row: Row[Any], of_trial: Sequence[Row[Any]], intent: Intent) -> Trial:
+    return Trial(
+        id=row.id,
+        number=row.number,
+        hparams=json.loads(row.hparams),
+        state=_fold(of_trial[-1], intent),
+        progress=row.progress,
+        metrics=json.loads(row.metrics),
+        latest_checkpoint=row.checkpoint,
+        runs=tuple(run_rows.record(run) for run in of_trial),
+    )
+
+
+def _summaries(connection: Connection, rows: Sequence[Row[Any]]) -> list[JobSummary]:
+    """Two queries for any number of jobs."""
+    newest: dict[int, list[Any]] = defaultdict(list)
+    lines = (
+        select(trials.c.job, trials.c.progress, runs.c.state, runs.c.stop, runs.c.phase, runs.c.message)
+        .join(runs, (runs.c.trial == trials.c.id) & (runs.c.attempt == trials.c.attempts))
+        .where(trials.c.job.in_([row.number for row in rows]))
+        .order_by(trials.c.job, trials.c.number)
+    )
+    for line in connection.execute(lines):
+        newest[line.job].append(line)
+    return [JobSummary(**_line(row, [(line, line) for line in newest[row.number]])) for row in rows]
+
+
+def _query(which: JobFilter) -> Select[Any]:
+    query = select(jobs)
+    if which.pool is not None:
+        query = query.where(jobs.c.pool == which.pool)
+    if which.states and not any(state.is_final for state in which.states):
+        query = query.where(jobs.c.unfinished)
+    for key, value in which.labels:
+        # Neither keys nor values can hold quotes, so this finds the pair and nothing else.
+        query = query.where(jobs.c.labels.contains(f'"{key}":"{value}"', autoescape=True))
+    if which.name is not None:
+        fixed = which.name.replace("?", "*").split("*")[0]
+        query = query.where(jobs.c.id.startswith(fixed, autoescape=True))
+    return query
+
+
+def _is_wanted(line: JobSummary, which: JobFilter) -> bool:
+    if which.states and line.state not in which.states:
+        return False
+    if which.name is None:
+        return True
+    # Databases disagree about case in LIKE; names differ by it.
+    pattern = which.name if {"*", "?"} & set(which.name) else which.name + "*"
+    return fnmatchcase(line.id, pattern)
+
+
+def _chunk_size(which: JobFilter) -> int:
+    return _CHUNK_ROWS if which.states else min(which.limit, _CHUNK_ROWS)
+
+
+def _chunks(
+    connection: Connection, query: Select[Any], *, before: int | None, size: int
+) -> Iterator[Sequence[Row[Any]]]:
+    while True:
+        part = query if before is None else query.where(jobs.c.number < before)
+        rows = connection.execute(part.order_by(jobs.c.number.desc()).limit(size)).fetchall()
+        if rows:
+            yield rows
+        if len(rows) < size:
+            return
+        before = rows[-1].number
+
+
+def _labels_text(labels: Labels) -> str:
+    return json.dumps(labels, separators=(",", ":"), sort_keys=True)

@@ -1,0 +1,231 @@
+"""Read and write runs: their states, their orders, and what the scheduler needs to see of them."""
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from sqlalchemy import Connection, CursorResult, Row, insert, select, update
+
+from stoker.errors import ConflictError, NotFoundError
+from stoker.schema.event import Exited, Phase
+from stoker.schema.job import Share
+from stoker.schema.record import Run
+from stoker.schema.state import Intent, RunState, StopReason, check_move, fold_job, fold_trial
+from stoker.server.store.base import JobNow, RunNow, TrialNow
+from stoker.server.store.events import find_run
+from stoker.server.store.tables import jobs, runs, trials
+
+
+def record(row: Row[Any]) -> Run:
+    return Run(
+        id=row.id,
+        attempt=row.attempt,
+        state=RunState(row.state),
+        stop=StopReason(row.stop) if row.stop else None,
+        phase=Phase(row.phase) if row.phase else None,
+        created=row.created,
+        started=row.started,
+        ended=row.ended,
+        exit=_exit(row.exit),
+        message=row.message,
+        directory=row.directory,
+    )
+
+
+def insert_trial(connection: Connection, *, job: int, number: int, hparams: Mapping[str, Any]) -> int:
+    values = {
+        "job": job,
+        "number": number,
+        "hparams": json.dumps(hparams),
+        "attempts": 0,
+        "failures": 0,
+        "losses": 0,
+        "metrics": "{}",
+    }
+    return inserted_key(connection.execute(insert(trials), values))
+
+
+def insert_run(connection: Connection, *, job: str, trial: int, number: int, attempt: int, now: float) -> str:
+    name = f"{job}.{number}.{attempt}"
+    values = {
+        "id": name,
+        "trial": trial,
+        "attempt": attempt,
+        "state": RunState.QUEUED.value,
+        "created": now,
+        "message": "",
+        "directory": "",
+    }
+    connection.execute(insert(runs), values)
+    connection.execute(update(trials).where(trials.c.id == trial).values(attempts=attempt))
+    return name
+
+
+def move(
+    connection: Connection,
+    run: str,
+    state: RunState,
+    *,
+    now: float,
+    stop: StopReason | None,
+    message: str,
+    restart: bool,
+) -> None:
+    row = find_run(connection, run)
+    check_move(RunState(row.state), state)
+    if restart and not state.is_final:
+        raise ConflictError(f"A run that is {state} is not over: nothing to start again.")
+    changes: dict[str, Any] = {"state": state.value}
+    if stop is not None:
+        changes["stop"] = stop.value
+    if message:
+        changes["message"] = message
+    if state.is_final:
+        changes["ended"] = now
+    connection.execute(update(runs).where(runs.c.number == row.number).values(changes))
+    if state.is_final:
+        _end(connection, row, state, now=now, restart=restart)
+
+
+def order_stop(connection: Connection, run: str, reason: StopReason, *, now: float) -> None:
+    row = find_run(connection, run)
+    if RunState(row.state).is_final:
+        raise ConflictError(f"Run {run!r} is over ({row.state}); there is nothing to stop.")
+    if row.stop is None:
+        order = update(runs).where(runs.c.number == row.number).values(stop=reason.value, stop_time=now)
+        connection.execute(order)
+
+
+def add_next(connection: Connection, trial: int, *, now: float) -> str:
+    """The trial's next run, from the row of its last."""
+    last = connection.execute(
+        select(runs.c.state, runs.c.attempt, trials.c.number, trials.c.job, jobs.c.id.label("job_id"))
+        .join(trials, (trials.c.id == runs.c.trial) & (trials.c.attempts == runs.c.attempt))
+        .join(jobs, jobs.c.number == trials.c.job)
+        .where(trials.c.id == trial)
+    ).one_or_none()
+    if last is None:
+        raise NotFoundError(f"No trial {trial} on this server.")
+    if not RunState(last.state).is_final:
+        raise ConflictError(f"Trial {trial} has a run that is {last.state}; the next one has to wait for its end.")
+    name = insert_run(connection, job=last.job_id, trial=trial, number=last.number, attempt=last.attempt + 1, now=now)
+    settle(connection, last.job, now=now)
+    return name
+
+
+def settle(connection: Connection, job: int, *, now: float) -> None:
+    """Keep a job's `unfinished` and `ended` true to its runs and intent."""
+    found = connection.execute(
+        select(runs.c.state, runs.c.stop, jobs.c.intent)
+        .join(trials, (trials.c.id == runs.c.trial) & (trials.c.attempts == runs.c.attempt))
+        .join(jobs, jobs.c.number == trials.c.job)
+        .where(trials.c.job == job)
+    ).fetchall()
+    intent = Intent(found[0].intent)
+    folded = [fold_trial([(RunState(r.state), StopReason(r.stop) if r.stop else None)], intent) for r in found]
+    over = fold_job(folded, intent).is_final
+    connection.execute(
+        update(jobs).where(jobs.c.number == job).values(unfinished=not over, ended=now if over else None)
+    )
+
+
+def unfinished(connection: Connection) -> tuple[JobNow, ...]:
+    rows = connection.execute(_UNFINISHED)
+    return tuple(_job_now(list(of_job)) for _, of_job in groupby(rows, key=itemgetter(0)))
+
+
+def has_work(connection: Connection) -> bool:
+    over = [state.value for state in RunState if state.is_final]
+    query = _UNFINISHED.with_only_columns(runs.c.id).where(runs.c.state.not_in(over)).order_by(None).limit(1)
+    return connection.execute(query).first() is not None
+
+
+def inserted_key(result: CursorResult[Any]) -> int:
+    key = result.inserted_primary_key
+    assert key is not None
+    return int(key[0])
+
+
+_JOB_COLUMNS = (
+    jobs.c.number,
+    jobs.c.id,
+    jobs.c.pool,
+    jobs.c.priority,
+    jobs.c.intent,
+    jobs.c.intent_by,
+    jobs.c.cpus,
+    jobs.c.memory_gb,
+    jobs.c.gpus,
+    jobs.c.max_restarts,
+    jobs.c.exit_codes,
+    jobs.c.max_waiting_s,
+    jobs.c.grace_s,
+)
+_TRIAL_COLUMNS = (trials.c.id, trials.c.number, trials.c.failures, trials.c.losses)
+_RUN_COLUMNS = (
+    runs.c.id,
+    runs.c.state,
+    runs.c.created,
+    runs.c.stop,
+    runs.c.stop_time,
+    runs.c.phase,
+    runs.c.exit,
+    runs.c.handle,
+)
+_UNFINISHED = (
+    select(*_JOB_COLUMNS, *_TRIAL_COLUMNS, *_RUN_COLUMNS)
+    .join(trials, trials.c.job == jobs.c.number)
+    .join(runs, (runs.c.trial == trials.c.id) & (runs.c.attempt == trials.c.attempts))
+    .where(jobs.c.unfinished)
+    .order_by(jobs.c.number, trials.c.number)
+)
+
+
+# Rows are taken apart by position: with a thousand jobs waiting, names would cost half of the scheduler's time.
+def _job_now(rows: list[Sequence[Any]]) -> JobNow:
+    number, id, pool, priority, intent, by, cpus, memory_gb, gpus, restarts, codes, waiting_s, grace_s, *_ = rows[0]
+    return JobNow(
+        id=id,
+        number=number,
+        pool=pool,
+        priority=priority,
+        intent=Intent(intent),
+        intent_by=by,
+        need=Share(cpus=cpus, memory_gb=memory_gb, gpus=gpus),
+        max_restarts=restarts,
+        exit_codes=None if codes is None else tuple(json.loads(codes)),
+        max_waiting_s=waiting_s,
+        grace_s=grace_s,
+        trials=tuple([_trial_now(row[len(_JOB_COLUMNS) :]) for row in rows]),
+    )
+
+
+def _trial_now(row: Sequence[Any]) -> TrialNow:
+    trial, number, failures, losses, id, state, created, stop, stop_time, phase, exit_text, handle = row
+    run = RunNow(
+        id=id,
+        state=RunState(state),
+        created=created,
+        stop=None if stop is None else StopReason(stop),
+        stop_time=stop_time,
+        phase=None if phase is None else Phase(phase),
+        exit=_exit(exit_text),
+        handle=handle,
+    )
+    return TrialNow(id=trial, number=number, failures=failures, losses=losses, run=run)
+
+
+def _end(connection: Connection, row: Row[Any], state: RunState, *, now: float, restart: bool) -> None:
+    counts = {RunState.FAILED: trials.c.failures, RunState.LOST: trials.c.losses}
+    if (count := counts.get(state)) is not None:
+        connection.execute(update(trials).where(trials.c.id == row.trial).values({count: count + 1}))
+    if restart:
+        add_next(connection, row.trial, now=now)
+    else:
+        settle(connection, row.job, now=now)
+
+
+def _exit(text: str | None) -> Exited | None:
+    return None if text is None else Exited.model_validate_json(text)

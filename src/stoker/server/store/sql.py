@@ -1,0 +1,185 @@
+"""The store on a SQL database: opens transactions; what happens in them is in the files beside."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, Row, Select, Table, insert, select, update
+
+from stoker.errors import ServerError
+from stoker.schema.event import EventBatch
+from stoker.schema.job import Labels
+from stoker.schema.record import CheckpointRecord, Job, JobSummary, LogPage, MetricPoint, Run
+from stoker.schema.state import Intent, RunState, StopReason
+from stoker.server.store import events, tables
+from stoker.server.store import jobs as job_rows
+from stoker.server.store import logs as log_rows
+from stoker.server.store import runs as run_rows
+from stoker.server.store.base import Appended, JobFilter, JobNow, LogFilter, MetricPage, NewJob
+from stoker.server.store.dialect import open_sqlite, writer_of
+from stoker.server.store.tables import checkpoints, metrics, runs, trials
+
+
+def open_store(path: Path) -> "SqlStore":
+    """The store in this SQLite file; ServerError if a newer stoker wrote it."""
+    return SqlStore(open_sqlite(path))
+
+
+class SqlStore:
+    """See `base.Store` for the contract."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._write = writer_of(engine)
+        self._make_tables()
+
+    def add_job(self, new: NewJob, *, now: float) -> tuple[Job, bool]:
+        with self._write() as connection:
+            return job_rows.add(connection, new, now=now)
+
+    def job(self, job: str) -> Job:
+        with self._engine.begin() as connection:
+            return job_rows.whole(connection, job_rows.find(connection, job))
+
+    def job_of(self, run: str) -> Job:
+        with self._engine.begin() as connection:
+            return job_rows.whole(connection, job_rows.find(connection, events.find_run(connection, run).job_id))
+
+    def summary(self, job: str) -> JobSummary:
+        with self._engine.begin() as connection:
+            return job_rows.summary(connection, job_rows.find(connection, job))
+
+    def jobs(self, which: JobFilter) -> tuple[JobSummary, ...]:
+        with self._engine.begin() as connection:
+            return job_rows.listed(connection, which)
+
+    def change_job(self, job: str, *, labels: Labels | None = None, priority: int | None = None) -> Job:
+        with self._write() as connection:
+            job_rows.change(connection, job_rows.find(connection, job), labels=labels, priority=priority)
+            return job_rows.whole(connection, job_rows.find(connection, job))
+
+    def set_intent(self, job: str, intent: Intent, *, by: str, now: float) -> Job:
+        with self._write() as connection:
+            job_rows.set_intent(connection, job_rows.find(connection, job), intent, by=by, now=now)
+            return job_rows.whole(connection, job_rows.find(connection, job))
+
+    def unfinished(self) -> tuple[JobNow, ...]:
+        with self._engine.begin() as connection:
+            return run_rows.unfinished(connection)
+
+    def has_work(self) -> bool:
+        with self._engine.begin() as connection:
+            return run_rows.has_work(connection)
+
+    def run(self, run: str) -> Run:
+        with self._engine.begin() as connection:
+            return run_rows.record(events.find_run(connection, run))
+
+    def move_run(
+        self,
+        run: str,
+        state: RunState,
+        *,
+        now: float,
+        stop: StopReason | None = None,
+        message: str = "",
+        restart: bool = False,
+    ) -> Run:
+        with self._write() as connection:
+            run_rows.move(connection, run, state, now=now, stop=stop, message=message, restart=restart)
+            return run_rows.record(events.find_run(connection, run))
+
+    def place_run(self, run: str, *, directory: str | None = None, handle: str | None = None) -> None:
+        given = {"directory": directory, "handle": handle}
+        with self._write() as connection:
+            row = events.find_run(connection, run)
+            changes = {name: value for name, value in given.items() if value is not None}
+            connection.execute(update(runs).where(runs.c.number == row.number).values(changes))
+
+    def order_stop(self, run: str, reason: StopReason, *, now: float) -> None:
+        with self._write() as connection:
+            run_rows.order_stop(connection, run, reason, now=now)
+
+    def stop_order(self, run: str) -> StopReason | None:
+        with self._engine.begin() as connection:
+            return events.stop_order(events.find_run(connection, run))
+
+    def add_run(self, trial: int, *, now: float) -> Run:
+        with self._write() as connection:
+            return run_rows.record(events.find_run(connection, run_rows.add_next(connection, trial, now=now)))
+
+    def append_events(self, run: str, batch: EventBatch, *, now: float) -> Appended:
+        with self._write() as connection:
+            return events.append(connection, run, batch, now=now)
+
+    def log_page(self, job: str, which: LogFilter, *, after: int = 0, limit: int = 10_000) -> LogPage:
+        with self._engine.begin() as connection:
+            number = job_rows.number_of(connection, job)
+            return log_rows.read_page(connection, number, which, after=after, limit=limit)
+
+    def log_tail(self, job: str, which: LogFilter, *, lines: int) -> LogPage:
+        with self._engine.begin() as connection:
+            return log_rows.read_tail(connection, job_rows.number_of(connection, job), which, lines=lines)
+
+    def metric_page(self, job: str, *, after: int = 0, limit: int = 1000) -> MetricPage:
+        with self._engine.begin() as connection:
+            number = job_rows.number_of(connection, job)
+            query = _of_job(metrics, number).where(metrics.c.number > after).limit(limit)
+            rows = connection.execute(query).fetchall()
+        return MetricPage(tuple(_metric_point(row) for row in rows), rows[-1].number if rows else after)
+
+    def checkpoints(self, job: str) -> tuple[CheckpointRecord, ...]:
+        with self._engine.begin() as connection:
+            rows = connection.execute(_of_job(checkpoints, job_rows.number_of(connection, job))).fetchall()
+        return tuple(_checkpoint_record(row) for row in rows)
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def _make_tables(self) -> None:
+        with self._write() as connection:
+            tables.metadata.create_all(connection)
+            known = connection.execute(select(tables.meta.c.value).where(tables.meta.c.key == "schema_version"))
+            version = known.scalar_one_or_none()
+            if version is None:
+                values = {"key": "schema_version", "value": str(tables.SCHEMA_VERSION)}
+                connection.execute(insert(tables.meta).values(values))
+            elif int(version) != tables.SCHEMA_VERSION:
+                raise ServerError(
+                    f"{self._engine.url.database} was written by another stoker (its schema is {version}, this one's"
+                    f" is {tables.SCHEMA_VERSION}). Use that stoker, or another STOKER_HOME."
+                )
+
+
+def _of_job(table: Table, job: int) -> Select[Any]:
+    return (
+        select(table, runs.c.id.label("run_id"), trials.c.number.label("trial"))
+        .join(runs, runs.c.number == table.c.run)
+        .join(trials, trials.c.id == runs.c.trial)
+        .where(table.c.job == job)
+        .order_by(table.c.number)
+    )
+
+
+def _metric_point(row: Row[Any]) -> MetricPoint:
+    return MetricPoint(
+        run=row.run_id,
+        trial=row.trial,
+        time=row.time,
+        replica=row.replica,
+        group=row.kind,
+        step=row.step,
+        values=json.loads(row.points),
+    )
+
+
+def _checkpoint_record(row: Row[Any]) -> CheckpointRecord:
+    return CheckpointRecord(
+        run=row.run_id,
+        trial=row.trial,
+        time=row.time,
+        step=row.step,
+        path=row.path,
+        size_bytes=row.size_bytes,
+        metadata=json.loads(row._mapping["metadata"]),
+    )

@@ -1,0 +1,149 @@
+"""The tables. Plain columns and JSON as text, so that any SQL database holds them."""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+SCHEMA_VERSION = 1
+
+metadata = MetaData()
+
+# SQLite numbers rows by itself in a column of type INTEGER alone; it holds 64 bits there too.
+Number = BigInteger().with_variant(Integer(), "sqlite")
+
+meta = Table("meta", metadata, Column("key", String, primary_key=True), Column("value", String, nullable=False))
+
+# `unfinished`, `started` and `ended` follow from the runs; they are kept here, written in the transaction that changes
+# a run, so that the scheduler and `jobs list` need not read every job there ever was.
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("number", Number, primary_key=True),
+    Column("id", String, nullable=False, unique=True),
+    Column("owner", String, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("pool", String, nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("labels", Text, nullable=False),
+    Column("spec", Text, nullable=False),
+    Column("intent", String, nullable=False),
+    Column("intent_by", String, nullable=False),
+    Column("cpus", Float, nullable=False),
+    Column("memory_gb", Float, nullable=False),
+    Column("gpus", Float, nullable=False),
+    Column("max_restarts", Integer, nullable=False),
+    Column("exit_codes", Text),
+    Column("max_waiting_s", Float),
+    Column("grace_s", Float, nullable=False),
+    Column("created", Float, nullable=False),
+    Column("started", Float),
+    Column("ended", Float),
+    Column("unfinished", Boolean, nullable=False),
+)
+Index("jobs_unfinished", jobs.c.number, sqlite_where=jobs.c.unfinished, postgresql_where=jobs.c.unfinished)
+
+# `attempts` is the number of the newest run; `failures` and `losses` count runs that ended so.
+trials = Table(
+    "trials",
+    metadata,
+    Column("id", Number, primary_key=True),
+    Column("job", ForeignKey("jobs.number"), nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("hparams", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("failures", Integer, nullable=False),
+    Column("losses", Integer, nullable=False),
+    Column("progress", Float),
+    Column("metrics", Text, nullable=False),
+    Column("checkpoint", Text),
+    Column("checkpoint_time", Float),
+    UniqueConstraint("job", "number"),
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("number", Number, primary_key=True),
+    Column("id", String, nullable=False, unique=True),
+    Column("trial", ForeignKey("trials.id"), nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("state", String, nullable=False),
+    Column("stop", String),
+    Column("stop_time", Float),
+    Column("phase", String),
+    Column("created", Float, nullable=False),
+    Column("started", Float),
+    Column("ended", Float),
+    Column("exit", Text),
+    Column("message", Text, nullable=False),
+    Column("directory", Text, nullable=False),
+    Column("handle", Text),
+    UniqueConstraint("trial", "attempt"),
+)
+
+# How far each node of a run has been heard.
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("run", ForeignKey("runs.number"), primary_key=True),
+    Column("node", Integer, primary_key=True, autoincrement=False),
+    Column("acked", BigInteger, nullable=False),
+)
+
+# A row is a block of lines; its number is the cursor. `packed` is the text, compressed: logs shrink five to ten times.
+logs = Table(
+    "logs",
+    metadata,
+    Column("number", Number, primary_key=True),
+    Column("job", ForeignKey("jobs.number"), nullable=False),
+    Column("run", ForeignKey("runs.number"), nullable=False),
+    Column("node", Integer, nullable=False),
+    Column("replica", String, nullable=False),
+    Column("stream", String, nullable=False),
+    Column("time", Float, nullable=False),
+    Column("line", BigInteger, nullable=False),
+    Column("count", Integer, nullable=False),
+    Column("levels", Text),
+    Column("packed", LargeBinary, nullable=False),
+)
+Index("logs_of_job", logs.c.job, logs.c.number)
+
+metrics = Table(
+    "metrics",
+    metadata,
+    Column("number", Number, primary_key=True),
+    Column("job", ForeignKey("jobs.number"), nullable=False),
+    Column("run", ForeignKey("runs.number"), nullable=False),
+    Column("time", Float, nullable=False),
+    Column("replica", String, nullable=False),
+    Column("kind", String, nullable=False),  # the group: that word is SQL's
+    Column("step", BigInteger, nullable=False),
+    Column("points", Text, nullable=False),  # name to value
+)
+Index("metrics_of_job", metrics.c.job, metrics.c.number)
+
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    Column("number", Number, primary_key=True),
+    Column("job", ForeignKey("jobs.number"), nullable=False),
+    Column("run", ForeignKey("runs.number"), nullable=False),
+    Column("time", Float, nullable=False),
+    Column("step", BigInteger, nullable=False),
+    Column("path", Text, nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("metadata", Text, nullable=False),
+)
+Index("checkpoints_of_job", checkpoints.c.job, checkpoints.c.number)
