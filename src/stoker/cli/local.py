@@ -1,0 +1,166 @@
+"""`stoker local train`: the package runs here, in the foreground, with a job's supervisor and a job's environment."""
+
+import contextlib
+import os
+import re
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stoker.cli import flags
+from stoker.cli.gcloud import add_global_flags, unused_global_flags
+from stoker.cli.output import say
+from stoker.cli.parser import Arguments, Parser
+from stoker.cli.shipment import Code, check_module, is_local, look_at, writable
+
+if TYPE_CHECKING:
+    from stoker.schema.launch import Launch, Replica
+
+_COUNT_FLAGS = ("--worker-count", "--parameter-server-count", "--evaluator-count")
+_TORCH = re.compile(rb"^\s*(?:import|from)\s+torch\b", re.MULTILINE)
+_TENSORFLOW = re.compile(rb"^\s*(?:import|from)\s+tensorflow\b", re.MULTILINE)
+
+
+def build(parser: Parser) -> None:
+    command = parser.add_command(
+        "train",
+        train,
+        help="run a package here, in the foreground; the exit code is your code's own",
+        example="stoker local train --package-path trainer --module-name trainer.task --job-dir out -- --epochs 3",
+        user_args=True,
+        usage="stoker local train --module-name MODULE [flags] [-- args of your code]",
+    )
+    command.add_argument("--module-name", required=True, metavar="MODULE", help="run as `python -m MODULE`")
+    command.add_argument("--package-path", metavar="DIR", help="the Python package (this directory)")
+    command.add_argument(
+        "--job-dir", metavar="DIR", help="handed to your code as --job-dir; from the package's parent, if relative"
+    )
+    python = command.add_argument_group("which Python")
+    python.add_argument("--runtime-version", metavar="NAME", help="a runtime, see `stoker runtimes list`")
+    python.add_argument("--python-version", metavar="X.Y", help="the interpreter's version")
+    python.add_argument(
+        "--prefer-runtime", action="store_true", help="take the runtime's versions of what the package over-pins"
+    )
+    many = command.add_argument_group("several processes")
+    many.add_argument("--distributed", action="store_true", help="start a chief, workers and parameter servers")
+    many.add_argument("--worker-count", type=flags.whole, metavar="N", help="with --distributed (2)")
+    many.add_argument(
+        "--parameter-server-count",
+        type=flags.whole,
+        metavar="N",
+        help="with --distributed (2; 0 if the code is torch's)",
+    )
+    many.add_argument("--evaluator-count", type=flags.whole, metavar="N", help="with --distributed (0)")
+    many.add_argument("--start-port", type=flags.positive, metavar="P", help="the first of their ports (free ones)")
+    add_global_flags(command)
+
+
+def train(arguments: Arguments) -> int:
+    from stoker.home import Home
+    from stoker.packaging.tree import source_of_package
+    from stoker.supervisor.here import run_here
+
+    _warn(arguments)
+    home = Home.find().make()
+    environment = {"runtime": arguments.runtime_version, "python": arguments.python_version}
+    source = source_of_package(Path(arguments.package_path or "."), module=arguments.module_name)
+    code = look_at(source, {"environment": environment}, home=home)
+    check_module(arguments.module_name, code, ())
+    launch = _launch(arguments, code)
+    run_dir = home.root / "runs" / "local" / launch.job
+    with contextlib.ExitStack() as stack:
+        if arguments.job_dir and is_local(arguments.job_dir):
+            stack.enter_context(writable(source.root / arguments.job_dir))
+        exit_code = run_here(
+            launch,
+            run_dir,
+            home=home,
+            out=sys.stdout.buffer,
+            err=sys.stderr.buffer,
+            distributed=arguments.distributed,
+        )
+    _say_what_was_reported(run_dir)
+    return exit_code
+
+
+def _warn(arguments: Arguments) -> None:
+    """gcloud's own warning, for flags that change nothing."""
+    for flag in _COUNT_FLAGS:
+        if not arguments.distributed and getattr(arguments, flag[2:].replace("-", "_")):
+            say(f"WARNING: {flag} is ignored if --distributed is not provided.")
+            say("Did you mean to run distributed training?")
+    if unused := unused_global_flags(arguments):
+        say(f"Without meaning off Google's cloud, and ignored: {', '.join(unused)}.")
+
+
+def _launch(arguments: Arguments, code: Code) -> "Launch":
+    from stoker.schema.job import EnvironmentSpec
+    from stoker.schema.launch import Launch
+
+    name = f"{arguments.module_name.replace('.', '_')}_{time.strftime('%Y%m%d_%H%M%S')}_{os.getpid()}"
+    return Launch(
+        run=f"{name}.1.1",
+        job=name,
+        trial=1,
+        trial_id=0,
+        attempt=1,
+        source=str(code.tree.source.root),
+        import_roots=code.project.import_roots,
+        environment=EnvironmentSpec(
+            runtime=arguments.runtime_version,
+            python=arguments.python_version,
+            requirements=code.project.requirements,
+            prefer_runtime=arguments.prefer_runtime,
+        ),
+        module=arguments.module_name,
+        args=arguments.user_args or (),
+        job_dir=arguments.job_dir,
+        replicas=_replicas(arguments, code),
+        start_port=arguments.start_port,
+        chief_name=_chief_name(arguments),
+    )
+
+
+def _replicas(arguments: Arguments, code: Code) -> "tuple[Replica, ...]":
+    from stoker.schema.job import Role
+    from stoker.schema.launch import Replica
+
+    counts = {Role.CHIEF: 1}
+    if arguments.distributed:
+        servers = 0 if _is_torch(code) else 2
+        counts[Role.WORKER] = 2 if arguments.worker_count is None else arguments.worker_count
+        counts[Role.PS] = servers if arguments.parameter_server_count is None else arguments.parameter_server_count
+        counts[Role.EVALUATOR] = arguments.evaluator_count or 0
+    ranks = {Role.CHIEF: 0, Role.WORKER: 1}
+    return tuple(
+        Replica(role=role, index=index, rank=ranks[role] + index if role in ranks else None)
+        for role, count in counts.items()
+        for index in range(count)
+    )
+
+
+def _is_torch(code: Code) -> bool:
+    """Whether the package trains with torch: parameter servers, which gcloud started unasked, are TensorFlow's."""
+    files = [entry.file for entry in code.tree.entries if entry.path.endswith(".py") and entry.link is None]
+    sources = [file.read_bytes() for file in files]
+    return any(map(_TORCH.search, sources)) and not any(map(_TENSORFLOW.search, sources))
+
+
+def _chief_name(arguments: Arguments) -> str:
+    """`master` where the runtime's TensorFlow is older than 2, as gcloud had it."""
+    from stoker.home import Home
+    from stoker.packaging.installed import Installed
+    from stoker.packaging.runtimes import choose
+
+    choice = choose(Home.find(), runtime=arguments.runtime_version, python=arguments.python_version)
+    version = Installed(choice.runtime).version("tensorflow") or ""
+    return "master" if version.startswith("1.") else "chief"
+
+
+def _say_what_was_reported(run_dir: Path) -> None:
+    """Where metrics and checkpoints are, if there are any."""
+    with (run_dir / "spool.jsonl").open("rb") as spool:
+        reported = any(b'"type":"metric"' in line or b'"type":"checkpoint"' in line for line in spool)
+    if reported:
+        say(f"What your code reported is in {run_dir / 'spool.jsonl'}.")

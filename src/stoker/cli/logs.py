@@ -1,0 +1,165 @@
+"""`stoker jobs stream-logs` and `logs`: a job's lines as they were written, chosen and followed."""
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stoker.cli import flags
+from stoker.cli.gcloud import add_global_flags, replica_of_task
+from stoker.cli.output import LEVEL_COLOURS, duration, has_colours, paint, say
+from stoker.cli.parser import Arguments, Parser
+
+if TYPE_CHECKING:
+    from stoker.client import Client
+    from stoker.schema.record import Job, LogBlock
+
+Filters = dict[str, str | int | float | None]
+
+
+def add_log_flags(parser: Parser) -> None:
+    """What both commands take to choose lines."""
+    which = parser.add_argument_group("which lines")
+    which.add_argument("--tail", type=flags.whole, metavar="N", help="only the last N lines (then those that follow)")
+    which.add_argument("--replica", metavar="NAME", help="of one process: chief-0, worker-1, ps-0, supervisor")
+    which.add_argument("--task-name", metavar="TASK", help="the same in gcloud's words: master-replica-0")
+    which.add_argument("--rank", type=flags.whole, metavar="N", help="of the process with this rank")
+    which.add_argument("--level", type=str.upper, metavar="LEVEL", help="of this level or worse, like WARNING")
+    which.add_argument("--text", metavar="TEXT", help="that contain TEXT")
+    which.add_argument("--regex", metavar="PATTERN", help="that match PATTERN")
+    which.add_argument("--since", type=flags.seconds, metavar="AGE", help="written at most this long ago: 90s, 10m, 2h")
+    which.add_argument("--until", type=flags.seconds, metavar="AGE", help="written at least this long ago")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--polling-interval", metavar="S", help="accepted for gcloud's sake: lines come at once")
+    parser.add_argument("--allow-multiline-logs", action="store_true", help="accepted for gcloud's sake")
+    add_global_flags(parser)
+
+
+def stream_logs(arguments: Arguments) -> int:
+    from stoker.client import connect
+
+    return follow(connect(), arguments.name, filters=_filters(arguments), as_json=arguments.json)
+
+
+def logs(arguments: Arguments) -> int:
+    from stoker.client import connect
+
+    client = connect()
+    filters = _filters(arguments)
+    if arguments.follow:
+        return follow(client, arguments.name, filters=filters, as_json=arguments.json)
+    writer = _writer(client.job(arguments.name), as_json=arguments.json)
+    for block in _pages(client, arguments.name, filters):
+        writer.write(block)
+    return 0
+
+
+def follow(client: "Client", name: str, *, filters: Filters | None = None, as_json: bool = False) -> int:
+    """Print lines until the job has ended, then how it ended. Ctrl-C ends the following, not the job."""
+    try:
+        writer = _writer(client.job(name), as_json=as_json)
+        for block in client.follow(name, **(filters or {})):
+            writer.write(block)
+        job = client.wait(name)
+    except KeyboardInterrupt:
+        sys.stdout.flush()
+        say(f"\nStopped following. Job [{name}] goes on: `stoker jobs stream-logs {name}` follows it again,")
+        say(f"`stoker jobs cancel {name}` ends it.")
+        return 130
+    sys.stdout.flush()
+    say(ending(job))
+    return exit_code(job)
+
+
+def exit_code(job: "Job") -> int:
+    return 0 if job.state.value == "SUCCEEDED" else 1
+
+
+def ending(job: "Job") -> str:
+    """How a job ended, in a line or two."""
+    from stoker.cli.output import STATE_COLOURS
+
+    state = paint(job.state, STATE_COLOURS.get(job.state), stream=sys.stderr)
+    took = f" after {duration(job.ended - job.created)}" if job.ended is not None else ""
+    if job.state.value != "FAILED":
+        return f"Job [{job.id}] {state}{took}."
+    why = f": {job.reason}" if job.reason else "."
+    return f"Job [{job.id}] {state}{took}{why}\nSee it whole with `stoker jobs describe {job.id}`."
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Prints blocks of lines to stdout, as text or as JSON."""
+
+    show_replica: bool
+    as_json: bool
+    colours: bool
+
+    def write(self, block: "LogBlock") -> None:
+        render = self._json if self.as_json else self._text
+        sys.stdout.write("".join(f"{line}\n" for line in render(block)))
+        sys.stdout.flush()
+
+    def _json(self, block: "LogBlock") -> Iterator[str]:
+        shared = {"time": block.time, "run": block.run, "trial": block.trial, "attempt": block.attempt}
+        for offset, text in enumerate(block.text.split("\n")):
+            own = {
+                "replica": block.replica,
+                "stream": block.stream,
+                "level": block.levels.get(offset, "INFO"),
+                "text": text,
+            }
+            yield json.dumps({**shared, **own})
+
+    def _text(self, block: "LogBlock") -> Iterator[str]:
+        clock = time.strftime("%H:%M:%S", time.localtime(block.time))
+        who = f"  {block.replica:<10}" if self.show_replica else ""
+        ours = block.replica == "supervisor"
+        for offset, text in enumerate(block.text.split("\n")):
+            line = f"{clock}{who}  {'stoker: ' if ours and not who else ''}{text}"
+            level = block.levels.get(offset)
+            colour = "grey" if ours and level is None else LEVEL_COLOURS.get(level or "")
+            yield paint(line, colour) if self.colours else line
+
+
+def _writer(job: "Job", *, as_json: bool) -> Writer:
+    return Writer(show_replica=_may_have_several(job), as_json=as_json, colours=has_colours(sys.stdout))
+
+
+def _may_have_several(job: "Job") -> bool:
+    """Whether lines need their process's name. A tier's size is the pool's to say, but two are known to be one."""
+    resources = job.spec.resources
+    if resources.roles is not None:
+        return sum(role.count for role in resources.roles.values()) > 1
+    if resources.tier is not None:
+        return resources.tier not in ("BASIC", "BASIC_GPU")
+    return resources.slots > 1
+
+
+def _pages(client: "Client", name: str, filters: Filters) -> Iterable["LogBlock"]:
+    page = client.logs(name, **filters)
+    while page.blocks:
+        yield from page.blocks
+        if filters.get("tail") is not None:
+            return
+        page = client.logs(name, **filters, after=page.cursor)
+
+
+def _filters(arguments: Arguments) -> Filters:
+    now = time.time()
+    replica = arguments.replica
+    if arguments.task_name is not None:
+        replica = replica_of_task(arguments.task_name)
+    if arguments.rank is not None:
+        replica = "chief-0" if arguments.rank == 0 else f"worker-{arguments.rank - 1}"
+    return {
+        "replica": replica,
+        "level": arguments.level,
+        "text": arguments.text,
+        "regex": arguments.regex,
+        "since": None if arguments.since is None else now - arguments.since,
+        "until": None if arguments.until is None else now - arguments.until,
+        "tail": arguments.tail,
+    }

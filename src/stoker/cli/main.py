@@ -1,0 +1,142 @@
+"""`stoker NOUN VERB`: find the noun's module, run the verb, and turn how it ended into lines and an exit code.
+
+Nothing is imported here but what every command needs: `stoker --help` is read from the table below, and a noun's
+module is loaded only when it is spoken to.
+"""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+
+from stoker.errors import ConfigError, StokerError, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Noun:
+    """A word of the command line. Its module's `build(parser)` adds the verbs, or is the command itself."""
+
+    module: str
+    help: str
+
+
+NOUNS: dict[str, Noun] = {
+    "local": Noun("stoker.cli.local", "run a training package here, in the foreground"),
+    "jobs": Noun("stoker.cli.jobs", "submit jobs, watch them, steer them"),
+    "check": Noun("stoker.cli.check", "say what a package needs, and whether a runtime has it"),
+    "runtimes": Noun("stoker.cli.runtimes", "the Pythons that jobs can run on"),
+    "pools": Noun("stoker.cli.pools", "where jobs run, and how full it is"),
+    "server": Noun("stoker.cli.server", "start, stop and look at the server (it starts by itself when needed)"),
+    "config": Noun("stoker.cli.config", "the settings in force, and where each comes from"),
+    "ui": Noun("stoker.cli.ui", "open the page in a browser"),
+    "completion": Noun("stoker.cli.completion", "print the completion script of a shell"),
+}
+
+# `gcloud ai-platform jobs …` becomes `stoker jobs …`; a script that only had `gcloud` replaced works too.
+_GCLOUD_PREFIXES = frozenset({"alpha", "beta", "ai-platform", "ml-engine"})
+
+_HELP = """\
+Usage: stoker NOUN VERB [flags] [-- args of your code]
+
+Run a package of training code here, run the very same code as a job, and keep what comes out.
+
+{nouns}
+
+  --help       this text; `stoker NOUN --help` and `stoker NOUN VERB --help` say more
+  --version    the version
+
+Examples:
+  stoker local train --package-path trainer --module-name trainer.task -- --epochs 3
+  stoker jobs submit training taxi_1 --package-path trainer --module-name trainer.task --stream-logs -- --epochs 3
+  stoker jobs list
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command's exit code: 0 done, 1 failed, 2 misused, 130 interrupted."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = run(words)
+        sys.stdout.flush()
+        return code
+    except StokerError as error:
+        _complain(in_lines(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except SystemExit as leaving:  # argparse, after --help
+        return int(leaving.code or 0)
+    except BrokenPipeError:
+        # The reader (`| head`) has left; without this Python would complain once more while closing stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception:  # noqa: BLE001  the last line of defence: whatever it is, the user should not have seen it
+        traceback.print_exc()
+        _complain("this is a bug in stoker. Please report it, with the lines above and the command you gave.")
+        return 1
+
+
+def run(words: list[str]) -> int:
+    """Do what the words say. Raises StokerError."""
+    while words and words[0] in _GCLOUD_PREFIXES:
+        words = words[1:]
+    if not words or words[0] in ("--help", "-h", "help"):
+        print(_HELP.format(nouns=_table()), end="")
+        return 0 if words else 2
+    if words[0] in ("--version", "version"):
+        print(f"stoker {_version()}")
+        return 0
+    if words[0] == "__complete":
+        return _complete(words[1:])
+    noun = NOUNS.get(words[0])
+    if noun is None:
+        raise UsageError(f"No command {words[0]!r}. There are: {', '.join(NOUNS)}. See `stoker --help`.")
+    return _run_noun(words[0], noun, words[1:])
+
+
+def in_lines(error: StokerError) -> str:
+    """The message; one bad field of a file fits on its line."""
+    if isinstance(error, ConfigError) and len(error.problems) == 1:
+        return " ".join(line.strip() for line in str(error).splitlines())
+    return str(error)
+
+
+def _run_noun(name: str, noun: Noun, words: list[str]) -> int:
+    from stoker.cli.parser import Parser, split_user_args
+
+    parser = Parser(prog=f"stoker {name}", description=f"{noun.help[:1].upper()}{noun.help[1:]}.")
+    import_module(noun.module).build(parser)
+    # What follows `--` is for the user's code: it is cut off first, so that nothing here can misread it.
+    ours, theirs = split_user_args(words)
+    arguments = parser.parse_args(ours)
+    return parser.run(arguments, theirs)
+
+
+def _complete(words: list[str]) -> int:
+    from stoker.cli.completion import candidates
+
+    print("\n".join(candidates(words)))
+    return 0
+
+
+def _complain(message: str) -> None:
+    from stoker.cli.output import paint
+
+    print(f"{paint('error:', 'red', stream=sys.stderr)} {message}", file=sys.stderr)
+
+
+def _table() -> str:
+    width = max(map(len, NOUNS)) + 3
+    return "\n".join(f"  {name:<{width}}{noun.help}" for name, noun in NOUNS.items())
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("stoker")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

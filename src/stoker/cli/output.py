@@ -1,0 +1,103 @@
+"""How things look on a terminal: colours, tables, times. Results go to stdout, talk to stderr."""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+_CODES = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36", "grey": "90", "bold": "1"}
+
+STATE_COLOURS = {
+    "SUCCEEDED": "green",
+    "FAILED": "red",
+    "CANCELLED": "yellow",
+    "CANCELLING": "yellow",
+    "RUNNING": "cyan",
+    "PREPARING": "blue",
+    "PAUSED": "yellow",
+    "PAUSING": "yellow",
+}
+LEVEL_COLOURS = {"DEBUG": "grey", "WARNING": "yellow", "ERROR": "red", "CRITICAL": "red"}
+
+
+def has_colours(stream: TextIO) -> bool:
+    """On terminals, unless the user said no (https://no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def paint(text: str, colour: str | None, *, stream: TextIO | None = None) -> str:
+    if colour is None or not has_colours(stream or sys.stdout):
+        return text
+    return f"\033[{_CODES[colour]}m{text}\033[0m"
+
+
+def say(text: str) -> None:
+    """Talk: to the person, not to the script that reads stdout."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def print_json(value: "BaseModel | Sequence[BaseModel]") -> None:
+    """One JSON document on stdout; NaN and the infinities as strings, so that any reader takes it."""
+    if isinstance(value, Sequence):
+        plain: object = [item.model_dump(mode="json") for item in value]
+    else:
+        plain = value.model_dump(mode="json")
+    print(json.dumps(plain, indent=2))
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, colours: Sequence[str | None] = ()) -> str:
+    """Columns as wide as their widest cell; `colours` gives each row's, for its second cell (the state)."""
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    lines = [_line(head, widths, colour=None)]
+    for row, colour in zip(rows, colours or [None] * len(rows), strict=True):
+        lines.append(_line(row, widths, colour=colour))
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], *, colour: str | None) -> str:
+    padded = [f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)]
+    padded[-1] = cells[-1]
+    if colour is not None and len(padded) > 1:
+        padded[1] = paint(padded[1], colour)
+    return "  ".join(padded).rstrip()
+
+
+def duration(seconds: float) -> str:
+    """Two units at most: 0.4s, 12s, 3m 20s, 2h 05m, 3d 4h."""
+    if seconds < 9.95:
+        return f"{max(seconds, 0):.1f}s"
+    whole = round(seconds)
+    minutes, s = divmod(whole, 60)
+    hours, m = divmod(minutes, 60)
+    days, h = divmod(hours, 24)
+    if days:
+        return f"{days}d {h}h"
+    if hours:
+        return f"{h}h {m:02}m"
+    return f"{m}m {s:02}s" if minutes else f"{s}s"
+
+
+def ago(then: float, *, now: float) -> str:
+    """When something was, as one says it: 12s ago, 3m ago, 2h ago, 5d ago."""
+    seconds = max(now - then, 0)
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{int(seconds // size)}{unit} ago"
+    return f"{int(seconds)}s ago"
+
+
+def sparkline(values: Sequence[float], *, width: int = 40) -> str:
+    """The course of a series in one line of blocks; values that are no numbers are gaps."""
+    if len(values) > width:
+        values = [values[i * len(values) // width] for i in range(width - 1)] + [values[-1]]
+    finite = [value for value in values if abs(value) < float("inf")]
+    if not finite:
+        return ""
+    low, high = min(finite), max(finite)
+    blocks = "▁▂▃▄▅▆▇█"
+    scale = (len(blocks) - 1) / (high - low) if high > low else 0.0
+    return "".join(blocks[round((v - low) * scale)] if abs(v) < float("inf") else " " for v in values)

@@ -1,0 +1,165 @@
+"""`stoker jobs submit training` and `stoker jobs create`: from flags and files to a job on the server."""
+
+import contextlib
+import json
+import os
+import re
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stoker.cli import training_flags
+from stoker.cli.door import Door
+from stoker.cli.gcloud import add_format_flag, print_as
+from stoker.cli.output import say
+from stoker.cli.parser import Arguments, Parser
+from stoker.cli.shipment import Code, is_local, look_at, pack_up, writable
+from stoker.errors import UsageError
+from stoker.schema.dialects.reading import Values
+
+if TYPE_CHECKING:
+    from stoker.home import Home
+
+
+def build(parser: Parser) -> None:
+    group = parser.add_group("submit", help="submit a job, as with gcloud")
+    command = group.add_command(
+        "training",
+        submit_training,
+        help="submit a training job, with the flags of `gcloud ai-platform jobs submit training`",
+        example="stoker jobs submit training taxi_1 --package-path trainer --module-name trainer.task \\\n"
+        "    --job-dir out --stream-logs -- --epochs 3",
+        user_args=True,
+        usage="stoker jobs submit training JOB [flags] [-- args of your code]",
+    )
+    training_flags.add(command)
+    _add_afterwards(command)
+
+    command = parser.add_command(
+        "create",
+        create,
+        help="submit the job of a stoker.yaml",
+        example="stoker jobs create stoker.yaml --stream-logs",
+        user_args=True,
+    )
+    command.add_argument("file", metavar="FILE", help="a stoker.yaml")
+    command.add_argument("directory", metavar="DIR", nargs="?", help="the code (the file's directory)")
+    command.add_argument("--name", metavar="JOB", help="the job's name; else the file's, else one is made up")
+    command.add_argument("--region", "--pool", metavar="POOL", help="the pool")
+    _add_afterwards(command)
+
+
+def _add_afterwards(command: Parser) -> None:
+    then = command.add_argument_group("and then")
+    how = then.add_mutually_exclusive_group()
+    how.add_argument("--stream-logs", action="store_true", help="follow the log; exit 0 if the job succeeded, 1 if not")
+    how.add_argument("--async", action="store_true", help="return at once (that is the default)")
+    how.add_argument("--dry-run", action="store_true", help="submit nothing: print what would be started, as JSON")
+    then.add_argument("--json", action="store_true", help="print the job as JSON")
+    add_format_flag(command)
+
+
+def submit_training(arguments: Arguments) -> int:
+    from stoker.home import Home
+
+    reading = training_flags.read(arguments)
+    if reading.ignored:
+        say(f"Without meaning off Google's cloud, and ignored: {', '.join(reading.ignored)}.")
+    home = Home.find().make()
+    values = _with_absolute_job_dir(reading.values)
+    code = _code_of_training(arguments, values, reading.packages, home=home)
+    return _submit(arguments, values, code, reading.packages, home=home)
+
+
+def create(arguments: Arguments) -> int:
+    from stoker.home import Home
+    from stoker.packaging.tree import source_of_directory
+    from stoker.schema.dialects import stoker_yaml
+    from stoker.schema.dialects.document import load
+
+    file = Path(arguments.file)
+    values = stoker_yaml.read(load(file), source=str(file)).values
+    directory = Path(arguments.directory) if arguments.directory else file.parent
+    values["name"] = arguments.name or values.get("name") or _made_up_name(directory)
+    if arguments.region:
+        values["pool"] = arguments.region
+    if arguments.user_args is not None:
+        values["args"] = list(arguments.user_args)
+    home = Home.find().make()
+    values = _with_absolute_job_dir(values)
+    code = look_at(source_of_directory(directory), values, home=home)
+    return _submit(arguments, values, code, (), home=home)
+
+
+def _code_of_training(arguments: Arguments, values: Values, packages: tuple[str, ...], *, home: "Home") -> Code | None:
+    """The directory that --package-path names; a stoker.yaml's own if it does not; None with archives alone."""
+    from stoker.packaging.tree import source_of_directory, source_of_package
+
+    module = values.get("module")
+    if arguments.package_path:
+        return look_at(source_of_package(Path(arguments.package_path), module=module), values, home=home)
+    if packages:
+        return None
+    if arguments.config and training_flags.is_own_file(Path(arguments.config)):
+        return look_at(source_of_directory(Path(arguments.config).parent), values, home=home)
+    raise UsageError(
+        "Non-custom jobs must have packages. Give the directory of your code by --package-path, or archives by"
+        " --packages (stoker runs Python packages; it does not run container images)."
+    )
+
+
+def _submit(arguments: Arguments, values: Values, code: Code | None, packages: tuple[str, ...], *, home: "Home") -> int:
+    if values.get("kind", "train") == "train" and not values.get("module"):
+        raise UsageError("Which module? Give it by --module-name, like --module-name trainer.task.")
+    with tempfile.TemporaryDirectory(prefix="stoker-") as folder:
+        shipment = pack_up(values, code, packages, folder=Path(folder))
+        if arguments.dry_run:
+            print(json.dumps(Door(home).dry_run(shipment), indent=2))
+            return 0
+        with contextlib.ExitStack() as stack:
+            if (job_dir := shipment.values.get("job_dir")) and is_local(job_dir):
+                stack.enter_context(writable(Path(job_dir)))
+            job = Door(home).submit(shipment)
+    _tell(arguments, job, asked_pool=values.get("pool"))
+    if not arguments.stream_logs:
+        return 0
+    from stoker.cli.logs import follow
+    from stoker.client import connect
+
+    return follow(connect(home), job["id"])
+
+
+def _tell(arguments: Arguments, job: dict[str, Any], *, asked_pool: str | None) -> None:
+    """What gcloud said, on the streams where it said it."""
+    name = job["id"]
+    say(f"Job [{name}] submitted successfully.")
+    if asked_pool not in (None, job["pool"]):
+        say(f"There is no pool {asked_pool} here: the job runs in pool {job['pool']}.")
+    if arguments.stream_logs:
+        return
+    say(f"Your job is active. See how it stands with\n\n  $ stoker jobs describe {name}\n")
+    say(f"or follow its log with\n\n  $ stoker jobs stream-logs {name}\n")
+    if arguments.json:
+        print(json.dumps(job, indent=2))
+    elif arguments.format:
+        from stoker.schema.record import Job
+
+        print_as(arguments.format, [Job.model_validate(job)], single=True)
+    else:
+        print(f"jobId: {name}\nstate: {job['state']}")
+
+
+def _with_absolute_job_dir(values: Values) -> Values:
+    """A job runs elsewhere: a local path must mean the same from there."""
+    job_dir = values.get("job_dir")
+    if not job_dir or not is_local(job_dir):
+        return values
+    return {**values, "job_dir": os.path.abspath(os.path.expanduser(job_dir))}
+
+
+def _made_up_name(directory: Path) -> str:
+    """The directory's, made to fit the rule for names, and the time."""
+    word = re.sub(r"\W+", "_", directory.resolve().name, flags=re.ASCII).strip("_") or "job"
+    word = word if word[0].isalpha() else f"job_{word}"
+    return f"{word[:100]}_{time.strftime('%Y%m%d_%H%M%S')}"

@@ -1,0 +1,64 @@
+"""gcloud's --filter and --format."""
+
+import json
+
+import pytest
+
+from stoker.cli.gcloud import Wanted, print_as, read_filter, resource
+from stoker.errors import UsageError
+from stoker.schema.state import JobState
+from tests.cli.records import NOW, a_job
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("jobId:census* AND state:FAILED", Wanted(states=("FAILED",), name="census*")),
+        ("state=failed", Wanted(states=("FAILED",))),
+        ("jobId=census_1", Wanted(name="census_1")),
+        ("jobId:census", Wanted(name="*census*")),
+        ("labels.team=a AND labels.kind:'b'", Wanted(labels={"team": "a", "kind": "b"})),
+        ('state = "RUNNING"', Wanted(states=("RUNNING",))),
+    ],
+)
+def test_filters_are_read(text: str, wanted: Wanted) -> None:
+    assert read_filter(text) == wanted
+
+
+@pytest.mark.parametrize("text", ["createTime>2020", "state:(FAILED OR RUNNING)", "NOT state:FAILED", ""])
+def test_filters_that_are_not_understood_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="What works"):
+        read_filter(text)
+
+
+def test_a_job_has_the_shape_of_the_job_resource() -> None:
+    job = a_job(JobState.FAILED, reason="no fares", spec={"args": ["-x"], "job_dir": "gs://b/o"}, created=NOW)
+
+    assert resource(job) == {
+        "jobId": "taxi_1",
+        "state": "FAILED",
+        "createTime": "2027-01-15T08:00:00Z",
+        "startTime": "2027-01-15T07:58:30Z",
+        "endTime": "2027-01-15T07:59:30Z",
+        "errorMessage": "no fares",
+        "trainingInput": {"pythonModule": "trainer.task", "args": ["-x"], "jobDir": "gs://b/o", "region": "local"},
+    }
+
+
+def test_formats_of_gcloud(capsys: pytest.CaptureFixture[str]) -> None:
+    job = a_job()
+
+    print_as("value(state)", [job], single=True)
+    assert capsys.readouterr().out == "SUCCEEDED\n"
+
+    print_as("value(jobId,trainingInput.pythonModule,nothing)", [job], single=True)
+    assert capsys.readouterr().out == "taxi_1\ttrainer.task\t\n"
+
+    print_as("json", [job], single=True)
+    assert json.loads(capsys.readouterr().out)["jobId"] == "taxi_1"
+
+    print_as("yaml", [job], single=True)
+    assert capsys.readouterr().out.startswith("jobId: taxi_1\nstate: SUCCEEDED\n")
+
+    with pytest.raises(UsageError, match="What works"):
+        print_as("table(x)", [job], single=True)

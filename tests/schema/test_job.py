@@ -1,0 +1,56 @@
+"""JobSpec: what is refused, and with which words."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoker.errors import ConfigError
+from stoker.schema.job import JobSpec
+
+
+def spec(**fields: Any) -> JobSpec:
+    return JobSpec.parse({"name": "job", "module": "trainer.task", **fields}, source="stoker.yaml")
+
+
+@pytest.mark.parametrize("name", ["a", "Taxi_1", "x" * 128])
+def test_names_that_follow_the_rule_are_taken(name: str) -> None:
+    assert spec(name=name).name == name
+
+
+@pytest.mark.parametrize("name", ["", "1a", "_a", "a-b", "a b", "a.b", "ä", "x" * 129, "a\n"])
+def test_names_that_break_the_rule_are_refused_with_it(name: str) -> None:
+    with pytest.raises(ConfigError, match="letters, digits and underscores"):
+        spec(name=name)
+
+
+@pytest.mark.parametrize("module", ["trainer/task.py", "trainer.task.", "", "a b", "-c"])
+def test_modules_are_dotted_words(module: str) -> None:
+    with pytest.raises(ConfigError):
+        spec(module=module)
+
+
+@pytest.mark.parametrize("labels", [{"A": "x"}, {"a": "X"}, {"1a": "x"}, {"a": "x" * 64}, {"a b": ""}])
+def test_labels_follow_the_api(labels: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="label"):
+        spec(labels=labels)
+
+
+def test_a_command_job_needs_a_command() -> None:
+    with pytest.raises(ConfigError, match="command"):
+        spec(kind="command")
+
+
+def test_roles_need_one_chief() -> None:
+    with pytest.raises(ConfigError, match="chief"):
+        spec(resources={"roles": {"worker": {"count": 2}}})
+
+
+@given(st.dictionaries(st.text(max_size=8), st.one_of(st.none(), st.integers(), st.text(max_size=8)), max_size=4))
+def test_any_document_is_a_spec_or_a_config_error(document: dict[str, object]) -> None:
+    try:
+        found = JobSpec.parse(document, source="stoker.yaml")
+    except ConfigError:
+        return
+    assert JobSpec.model_validate_json(found.model_dump_json()) == found
