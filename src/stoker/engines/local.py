@@ -1,0 +1,234 @@
+"""Runs on this machine: one detached supervisor process each."""
+
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stoker import processes
+from stoker.engines.base import Liveness
+from stoker.errors import StokerError
+from stoker.home import Home
+from stoker.processes import ProcessId
+from stoker.schema.job import Share
+from stoker.schema.launch import Launch
+
+_LOG_BYTES = 2000
+_LAST_EVENT_BYTES = 200_000  # a long traceback is in it
+_CGROUP = Path("/sys/fs/cgroup")
+# Those of a run that the server itself may have been started from (user code that submits a job).
+_OF_AN_OUTER_RUN = (processes.RUN_DIR_VARIABLE, "STOKER_REPLICA")
+
+
+@dataclass(frozen=True, slots=True)
+class _Handle:
+    """A run's directory and its supervisor."""
+
+    run_dir: Path
+    supervisor: ProcessId
+
+    @classmethod
+    def parse(cls, text: str) -> "_Handle | None":
+        """None when it is none of ours."""
+        try:
+            found = json.loads(text)
+            return cls(Path(found["run_dir"]), ProcessId(int(found["pid"]), int(found["start"])))
+        except (ValueError, KeyError, TypeError):
+            return None
+
+    def __str__(self) -> str:
+        values = {"run_dir": str(self.run_dir), "pid": self.supervisor.pid, "start": self.supervisor.start}
+        return json.dumps(values)
+
+
+class LocalEngine:
+    """See `Engine` for the contract. Supervisors are detached: they outlive the server that started them."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+
+    def submit(self, launch: Launch) -> str:
+        """As the contract says; and a run that was started before is not started again, its handle is given again.
+
+        A server that is killed between starting a run and noting its handle leaves the next one to ask for it.
+        """
+        run_dir = self._home.run_dir(launch.job, launch.trial, launch.attempt)
+        try:
+            run_dir.mkdir(parents=True, exist_ok=True)
+            supervisor = _started_before(run_dir)
+            if supervisor is None:
+                partial = run_dir / ".run.json"
+                partial.write_text(launch.model_dump_json())
+                partial.replace(run_dir / "run.json")
+                supervisor = self._start_supervisor(run_dir)
+        except OSError as error:
+            raise StokerError(f"Cannot start run {launch.run} in {run_dir}: {error.strerror or error}.") from error
+        return str(_Handle(run_dir, supervisor))
+
+    def poll(self, handles: Sequence[str]) -> Mapping[str, Liveness]:
+        found = {}
+        for text in handles:
+            handle = _Handle.parse(text)
+            if handle is not None:
+                _reap(handle.supervisor.pid)
+            alive = handle is not None and handle.supervisor.is_alive()
+            found[text] = Liveness.ALIVE if alive else Liveness.GONE
+        return found
+
+    def cancel(self, handle: str) -> None:
+        found = _Handle.parse(handle)
+        if found is None:
+            return
+        # The supervisor goes first, so that it neither starts more nor tells of the ends that we cause.
+        started = processes.descendants(found.supervisor.pid) if found.supervisor.is_alive() else []
+        processes.end_all(lambda: [found.supervisor])
+        leaders = [*_noted(found.run_dir, "replicas"), *started]
+        ended = processes.end_all(lambda: [*started, *processes.in_groups(leaders), *processes.of_run(found.run_dir)])
+        _reap(found.supervisor.pid)
+        if not ended:
+            raise StokerError(f"Some processes of the run in {found.run_dir} cannot be ended: they wait in the kernel.")
+
+    def diagnose(self, handle: str) -> str:
+        found = _Handle.parse(handle)
+        if found is None:
+            return ""
+        said = _end_of(found.run_dir / "supervisor.log").strip()
+        if found.supervisor.is_alive() or _has_ended(found.run_dir):
+            return said
+        if said:
+            return f"The last words of its supervisor (pid {found.supervisor.pid}):\n{said}"
+        return f"Its supervisor (pid {found.supervisor.pid}) was killed without a word{_memory_hint()}."
+
+    def drain(self, handle: str) -> None:
+        """Start, in the background, a process that ships what a killed supervisor left in its run directory."""
+        found = _Handle.parse(handle)
+        if found is not None and found.run_dir.is_dir():
+            self._start_supervisor(found.run_dir, "--drain")
+
+    def _start_supervisor(self, run_dir: Path, *flags: str) -> ProcessId:
+        log = str(run_dir / "supervisor.log")
+        inherited = {name: value for name, value in os.environ.items() if name not in _OF_AN_OUTER_RUN}
+        # Not subprocess: the child is to be forgotten, and Popen objects want to be waited for.
+        pid = os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-P", "-m", "stoker.supervisor", str(run_dir), *flags],
+            {**inherited, "STOKER_HOME": str(self._home.root)},
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+            setsid=True,
+            setsigmask=[],
+            setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD],
+        )
+        identity = ProcessId.of(pid)
+        assert identity is not None, "our own child is in the process table until we wait for it"
+        return identity
+
+
+def local_capacity() -> Share:
+    """What this machine, or the container we are in, has."""
+    return Share(cpus=_cpus(), memory_gb=_memory_gb(), gpus=_gpus())
+
+
+def _reap(pid: int) -> None:
+    """If it is our child and has ended, let it leave the process table."""
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        pass  # another server's
+
+
+def _started_before(run_dir: Path) -> ProcessId | None:
+    """The supervisor this run directory has or had."""
+    words = [b"stoker.supervisor", os.fsencode(run_dir)]
+    for process in processes.with_words(words):
+        return process
+    noted = _noted(run_dir, "supervisor")
+    return noted[0] if noted else None
+
+
+def _noted(run_dir: Path, who: str) -> list[ProcessId]:
+    """The "supervisor" or the "replicas" of processes.json; none when it was killed before it had written that."""
+    try:
+        found = json.loads((run_dir / "processes.json").read_text())[who]
+        listed = [found] if who == "supervisor" else found.values()
+        return [ProcessId(int(process["pid"]), int(process["start"])) for process in listed]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return []
+
+
+def _has_ended(run_dir: Path) -> bool:
+    """Whether its supervisor came to the end: the last event it wrote says how the run ended."""
+    return '"type":"exited"' in _end_of(run_dir / "spool.jsonl", size_bytes=_LAST_EVENT_BYTES).rpartition('{"seq":')[2]
+
+
+def _end_of(path: Path, *, size_bytes: int = _LOG_BYTES) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - size_bytes))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _memory_hint() -> str:
+    """The kernel kills for lack of memory without telling the victim's family."""
+    for line in _lines(_CGROUP / "memory.events"):
+        name, _, count = line.partition(" ")
+        if name == "oom_kill" and count.strip() not in ("", "0"):
+            return " (out of memory? The kernel has killed for that here before)"
+    return " (out of memory?)"
+
+
+def _cpus() -> float:
+    cpus = float(len(os.sched_getaffinity(0)))
+    quota, _, period = next(iter(_lines(_CGROUP / "cpu.max")), "max").partition(" ")
+    if quota == "max":
+        quota = next(iter(_lines(_CGROUP / "cpu" / "cpu.cfs_quota_us")), "-1")
+        period = next(iter(_lines(_CGROUP / "cpu" / "cpu.cfs_period_us")), "100000")
+    if quota.isdigit() and int(period or 0) > 0:
+        cpus = min(cpus, max(1.0, math.floor(int(quota) / int(period))))
+    return cpus
+
+
+def _memory_gb() -> float:
+    size_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in (_CGROUP / "memory.max", _CGROUP / "memory" / "memory.limit_in_bytes"):
+        limit = next(iter(_lines(path)), "max").strip()
+        if limit.isdigit():
+            size_bytes = min(size_bytes, int(limit))
+    return round(size_bytes / 1e9, 1)
+
+
+def _gpus() -> float:
+    """By the driver's own list, or its tool: torch would take seconds to say the same."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return float(len([word for word in visible.split(",") if word.strip() not in ("", "-1", "NoDevFiles")]))
+    try:
+        return float(len(os.listdir("/proc/driver/nvidia/gpus")))
+    except OSError:
+        pass
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return 0.0
+    try:
+        listed = subprocess.run([tool, "-L"], capture_output=True, text=True, timeout=10, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return 0.0
+    return float(sum(line.startswith("GPU ") for line in listed.splitlines()))
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []

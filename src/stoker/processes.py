@@ -1,0 +1,160 @@
+"""The process table of this machine: which process is which, and ending all that a run has started."""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+# Every process of a run has this in its environment, and so have its children, wherever they moved themselves.
+RUN_DIR_VARIABLE = "STOKER_RUN_DIR"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessId:
+    """A pid and its start time (clock ticks since boot): a pid alone is given to another process some day."""
+
+    pid: int
+    start: int
+
+    @classmethod
+    def of(cls, pid: int) -> "ProcessId | None":
+        """None when there is no such process."""
+        found = _stat(pid)
+        return cls(pid, found.start) if found else None
+
+    def is_alive(self) -> bool:
+        """Whether it still runs; a zombie does not."""
+        found = _stat(self.pid)
+        return found is not None and found.start == self.start and found.state not in "ZX"
+
+    def kill(self, signum: int = signal.SIGKILL) -> None:
+        if self.is_alive():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self.pid, signum)
+
+
+def signal_group(leader: ProcessId, signum: int) -> None:
+    """Signal the process group of a session's leader, also when the leader itself has ended and others are left.
+
+    A pid is not reused while a group of that number lives, so only a *new* leader can be met by mistake.
+    """
+    found = _stat(leader.pid)
+    if found is not None and found.start != leader.start:
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader.pid, signum)
+
+
+def of_run(run_dir: Path) -> list[ProcessId]:
+    """The living processes of this user that have the run's directory in their environment, but for this process."""
+    wanted = f"{RUN_DIR_VARIABLE}={run_dir}".encode()
+    found = []
+    for pid in _pids():
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                variables = file.read()
+        except OSError:
+            continue  # gone meanwhile, or another user's
+        if wanted in variables and wanted in variables.split(b"\0") and pid != os.getpid():
+            process = ProcessId.of(pid)
+            if process is not None and process.is_alive():
+                found.append(process)
+    return found
+
+
+def with_words(words: Iterable[bytes]) -> list[ProcessId]:
+    """The living processes that have all these words on their command line."""
+    wanted = set(words)
+    found = []
+    for pid in _pids():
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                has_all = wanted.issubset(file.read().split(b"\0"))
+        except OSError:
+            continue
+        process = ProcessId.of(pid) if has_all else None
+        if process is not None and process.is_alive():
+            found.append(process)
+    return found
+
+
+def in_groups(leaders: Iterable[ProcessId]) -> list[ProcessId]:
+    """The living members of the process groups that these lead or have led."""
+    # Where another process has the leader's pid by now, the group of that number is not ours.
+    groups = {leader.pid for leader in leaders if (found := _stat(leader.pid)) is None or found.start == leader.start}
+    members = []
+    for pid in _pids():
+        stat = _stat(pid)
+        if stat is not None and stat.group in groups and stat.state not in "ZX":
+            members.append(ProcessId(pid, stat.start))
+    return members
+
+
+def descendants(pid: int) -> list[ProcessId]:
+    """Children, and theirs, as far as they have not been adopted by another."""
+    children: dict[int, list[ProcessId]] = {}
+    for other in _pids():
+        if (found := _stat(other)) is not None:
+            children.setdefault(found.parent, []).append(ProcessId(other, found.start))
+    result: list[ProcessId] = []
+    waiting = [pid]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        result += below
+        waiting += [process.pid for process in below]
+    return result
+
+
+def end_all(find: Callable[[], Iterable[ProcessId]], *, grace_s: float = 0.0) -> bool:
+    """End every process that `find` finds, until it finds none: SIGTERM and the grace first, if there is any.
+
+    Processes start others while they are being ended, so it looks again after each round. False when some would not
+    go: a process in an uninterruptible wait cannot be killed by anyone.
+    """
+    found = [process for process in find() if process.is_alive()]
+    if found and grace_s > 0:
+        for process in found:
+            process.kill(signal.SIGTERM)
+        _wait_gone(found, grace_s)
+        found = [process for process in find() if process.is_alive()]
+    for _ in range(20):
+        if not found:
+            return True
+        for process in found:
+            process.kill(signal.SIGKILL)
+        _wait_gone(found, 0.5)
+        found = [process for process in find() if process.is_alive()]
+    return not found
+
+
+def _wait_gone(processes: list[ProcessId], timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while any(process.is_alive() for process in processes) and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stat:
+    state: str
+    parent: int
+    group: int
+    start: int
+
+
+def _stat(pid: int) -> _Stat | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The name, in brackets, may hold anything, brackets and blanks too: count from the last bracket.
+            fields = file.read().rpartition(b")")[2].split()
+        return _Stat(fields[0].decode(), parent=int(fields[1]), group=int(fields[2]), start=int(fields[19]))
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _pids() -> Iterator[int]:
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            yield int(name)

@@ -1,0 +1,106 @@
+"""`python -m stoker.supervisor RUN_DIR [--node N] [--drain]`: what an engine starts on a worker machine.
+
+Imports little, because user code waits for it: the rest is loaded once user code runs.
+"""
+
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stoker.errors import ConflictError, StokerError
+from stoker.home import Home
+from stoker.supervisor.inputs import Inputs
+from stoker.supervisor.plan import Plan
+from stoker.supervisor.process import StopRequest, on_signals
+from stoker.supervisor.spool import Spool
+from stoker.supervisor.supervise import Supervision
+
+if TYPE_CHECKING:
+    from stoker.supervisor.ship import Shipper
+
+USAGE = "usage: python -m stoker.supervisor RUN_DIR [--node N] [--drain]"
+_SHIP_FOR_S = 24 * 3600.0  # how long a finished run waits for a server to take its last words
+
+
+def main(arguments: list[str]) -> int:
+    words = [word for word in arguments if word != "--drain"]
+    node = 0
+    if "--node" in words[:-1]:
+        at = words.index("--node")
+        node = int(words[at + 1])
+        del words[at : at + 2]
+    if len(words) != 1 or words[0].startswith("-"):
+        sys.stderr.write(USAGE + "\n")
+        return 2
+    run_dir = Path(words[0]).absolute()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        if "--drain" in arguments:
+            return drain(run_dir, home=Home.find(), node=node)
+        return supervise(run_dir, home=Home.find(), node=node)
+    except StokerError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return error.exit_code
+
+
+def supervise(run_dir: Path, *, home: Home, node: int = 0) -> int:
+    """Run it and tell the server all of it. 0 when that was done, however the run itself ended."""
+    plan = Plan.read(run_dir / "run.json")
+    spool = Spool(run_dir / "spool.jsonl")
+    if spool.recovered.seq:
+        raise ConflictError(f"{run_dir} holds a run already. Each attempt has a directory of its own.")
+    supervision = Supervision(plan, run_dir, home=home, spool=spool, node=node)
+    on_signals(dict.fromkeys((signal.SIGTERM, signal.SIGINT), lambda: supervision.stop.ask("preempt")))
+    server = _Server(plan, home=home, spool=spool, node=node, stop=supervision.stop)
+    supervision.on_slow = server.begin
+    try:
+        supervision.run()
+    except Exception as error:  # noqa: BLE001 -- a bug of ours must end the run in words, not leave it to be found lost
+        traceback.print_exc()
+        spool.end(phase="start", message=f"The supervisor failed: {error!r}.", traceback=traceback.format_exc())
+    return server.finish()
+
+
+def drain(run_dir: Path, *, home: Home, node: int = 0) -> int:
+    """Tell the server what a supervisor that was killed had no time to tell; starts and ends nothing."""
+    plan = Plan.read(run_dir / "run.json")
+    spool = Spool(run_dir / "spool.jsonl")
+    if not spool.recovered.has_ended:
+        inputs = Inputs(run_dir, spool)
+        inputs.open(plan.on_node(node))
+        inputs.finish()
+    return _Server(plan, home=home, spool=spool, node=node, stop=StopRequest()).finish()
+
+
+class _Server:
+    """The threads that speak to the server; begun late, because what they import would delay user code."""
+
+    def __init__(self, plan: Plan, *, home: Home, spool: Spool, node: int, stop: StopRequest) -> None:
+        self._plan, self._home, self._spool, self._node, self._stop = plan, home, spool, node, stop
+        self._shipper: Shipper | None = None
+
+    def begin(self) -> None:
+        """Does nothing when they have begun."""
+        if self._shipper is not None:
+            return
+        from stoker.supervisor.ship import OrderListener, Shipper  # noqa: PLC0415 -- see the class
+
+        find_server, on_stop = self._home.server, self._stop.ask
+        run = self._plan.run
+        shipper = Shipper(self._spool.path, run=run, node=self._node, find_server=find_server, on_stop=on_stop)
+        self._spool.grew = shipper.wake
+        shipper.start()
+        OrderListener(run=run, find_server=find_server, on_stop=on_stop).start()
+        self._shipper = shipper
+
+    def finish(self) -> int:
+        """Tell it the rest, however long that takes within reason."""
+        self.begin()
+        assert self._shipper is not None
+        return 0 if self._shipper.close(timeout_s=_SHIP_FOR_S) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,221 @@
+"""Start a run's replicas, notice how they end, and end them: SIGTERM, the grace, SIGKILL, always by this one path."""
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from stoker import processes
+from stoker.errors import StokerError
+from stoker.processes import ProcessId
+from stoker.supervisor.plan import Replica
+from stoker.supervisor.tail import output_source
+from stoker.supervisor.variables import HOST
+
+STREAMS = ("stdout", "stderr")
+_LEFTOVERS_GRACE_S = 1.0  # for children that are still there when their replica has ended
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a replica ended."""
+
+    replica: Replica
+    returncode: int  # as subprocess gives it: negative for a signal
+    was_told: bool  # after we had asked it to
+
+    @property
+    def signal(self) -> str | None:
+        if self.returncode >= 0:
+            return None
+        try:
+            return signal.Signals(-self.returncode).name
+        except ValueError:
+            return f"signal {-self.returncode}"
+
+    @property
+    def exit_code(self) -> int:
+        """As a shell shows it: 128 and the signal's number, when one ended it."""
+        return self.returncode if self.returncode >= 0 else 128 - self.returncode
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    replica: Replica
+    popen: "subprocess.Popen[bytes]"
+    identity: ProcessId
+    pidfd: int
+
+
+class Replicas:
+    """The processes of one node of a run, each the leader of its own session."""
+
+    def __init__(self, run_dir: Path, *, poller: "select.poll") -> None:
+        """`poller` wakes up as soon as one of them ends."""
+        self._run_dir = run_dir
+        self._poller = poller
+        self._leaders: dict[str, ProcessId] = {}
+        self._running: dict[str, _Running] = {}
+        self._told: set[str] = set()
+        self._kill_at: float | None = None
+        self.write_processes()
+
+    def start(self, replica: Replica, *, command: Sequence[str], environment: Mapping[str, str], cwd: Path) -> None:
+        with ExitStack() as stack:
+            out, err = (
+                stack.enter_context(open(self._run_dir / output_source(replica.name, stream), "ab"))
+                for stream in STREAMS
+            )
+            try:
+                popen = subprocess.Popen(
+                    command,
+                    cwd=cwd,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise StokerError(f"Cannot start {replica.name} ({command[0]}): {error.strerror}.") from error
+        identity = ProcessId.of(popen.pid)
+        assert identity is not None, "our own child is in the process table until we wait for it"
+        self._leaders[replica.name] = identity
+        pidfd = os.pidfd_open(popen.pid)
+        self._running[replica.name] = _Running(replica, popen, identity, pidfd)
+        self._poller.register(pidfd, select.POLLIN)
+
+    def write_processes(self) -> None:
+        """Note who is who, so that all of it can be ended for sure by another if we are killed."""
+        supervisor = ProcessId.of(os.getpid())
+        assert supervisor is not None
+        found = {"supervisor": _plain(supervisor), "replicas": {n: _plain(p) for n, p in self._leaders.items()}}
+        path = self._run_dir / "processes.json"
+        partial = path.with_suffix(".partial")
+        partial.write_text(json.dumps(found))
+        partial.replace(path)
+
+    @property
+    def running(self) -> list[Replica]:
+        return [running.replica for running in self._running.values()]
+
+    def reap(self) -> list[Ended]:
+        """Those that have ended since the last time."""
+        found = []
+        for name, running in list(self._running.items()):
+            returncode = running.popen.poll()
+            if returncode is not None:
+                found.append(Ended(running.replica, returncode, was_told=name in self._told))
+                self._poller.unregister(running.pidfd)
+                os.close(running.pidfd)
+                del self._running[name]
+        return found
+
+    def stop(self, names: Sequence[str], *, grace_s: float) -> None:
+        """SIGTERM to those not told yet; `kill_overdue` does the rest when the grace is over."""
+        for name in names:
+            if name in self._running and name not in self._told:
+                self._told.add(name)
+                processes.signal_group(self._running[name].identity, signal.SIGTERM)
+        if self._kill_at is None:
+            self._kill_at = time.monotonic() + grace_s
+
+    def kill_overdue(self, *, now: bool = False) -> bool:
+        """SIGKILL to those that were told to stop and did not within the grace; whether there were any."""
+        if not now and (self._kill_at is None or time.monotonic() < self._kill_at):
+            return False
+        late = [name for name in self._running if now or name in self._told]
+        self._told.update(late)
+        for name in late:
+            processes.signal_group(self._running[name].identity, signal.SIGKILL)
+        self._kill_at = time.monotonic() + 1.0  # a process that does not die at once is told so again
+        return bool(late)
+
+    def end_leftovers(self) -> bool:
+        """End what the replicas left behind: their groups, and children that moved to sessions of their own."""
+
+        def find() -> list[ProcessId]:
+            return [*processes.in_groups(self._leaders.values()), *processes.of_run(self._run_dir)]
+
+        return processes.end_all(find, grace_s=_LEFTOVERS_GRACE_S)
+
+
+def find_ports(names: Sequence[str], *, start_port: int | None) -> dict[str, int]:
+    """A port for each: from `start_port` on, or free ones."""
+    if start_port is not None:
+        return {name: start_port + place for place, name in enumerate(names)}
+    found: dict[str, int] = {}
+    with ExitStack() as stack:  # all are held until all are found, so that no two are the same
+        for name in names:
+            listener = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((HOST, 0))
+            found[name] = listener.getsockname()[1]
+    return found
+
+
+class StopRequest:
+    """The order to stop, from wherever it comes: a signal, the server, the clock. Wakes a poller; takes no lock."""
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+        self.at_once = False
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        os.set_blocking(self._writer, False)
+
+    def ask(self, reason: str) -> None:
+        """The first reason stays."""
+        if self.reason is None:
+            self.reason = reason
+        self.wake()
+
+    def ask_at_once(self) -> None:
+        self.at_once = True
+        self.wake()
+
+    def wake(self) -> None:
+        try:
+            os.write(self._writer, b".")
+        except BlockingIOError:
+            pass  # enough wake-ups are waiting to be read
+
+    def watch(self, poller: "select.poll") -> None:
+        poller.register(self._reader, select.POLLIN)
+
+    def heard(self) -> None:
+        """Forget the wake-ups so far."""
+        try:
+            os.read(self._reader, 4096)
+        except BlockingIOError:
+            pass
+
+    def close(self) -> None:
+        os.close(self._reader)
+        os.close(self._writer)
+
+
+def on_signals(handlers: Mapping[int, Callable[[], None]]) -> Callable[[], None]:
+    """Call these when the signals come; returns what puts the old handlers back."""
+
+    def handle(signum: int, frame: object) -> None:
+        handlers[signum]()
+
+    old = {number: signal.signal(number, handle) for number in handlers}
+
+    def restore() -> None:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+    return restore
+
+
+def _plain(process: ProcessId) -> dict[str, int]:
+    return {"pid": process.pid, "start": process.start}

@@ -1,0 +1,226 @@
+"""One node of a run, from its package to its last word."""
+
+import os
+import select
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from stoker import processes
+from stoker.errors import StokerError
+from stoker.home import Home
+from stoker.supervisor import failure
+from stoker.supervisor.inputs import Inputs
+from stoker.supervisor.plan import Plan
+from stoker.supervisor.prepare import Preparation, Prepared
+from stoker.supervisor.process import Ended, Replicas, StopRequest, find_ports
+from stoker.supervisor.spool import Spool
+from stoker.supervisor.tail import output_source
+from stoker.supervisor.variables import (
+    addressed,
+    command,
+    process_environment,
+    split_gpus,
+    variables,
+    visible_gpus,
+)
+
+_BUSY_POLL_S, _IDLE_POLL_S = 0.01, 0.1
+_POLL_GROWTH = 1.05  # so that a line is seen within a twentieth of the time it was quiet before
+_QUICK_S = 0.1  # a preparation that takes longer is announced to the server before it is done
+_PS_GRACE_S = 5.0  # parameter servers have nothing to save
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How it ended: the fields of schema's Exited."""
+
+    phase: str
+    code: int | None = None
+    signal: str | None = None
+    replica: str | None = None
+    stop: str | None = None
+    message: str = ""
+    traceback: str = ""
+
+
+class Supervision:
+    """Runs `run` once. Everything it learns goes into the spool; the last event there is how it ended."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        run_dir: Path,
+        *,
+        home: Home,
+        spool: Spool,
+        node: int = 0,
+        clustered: bool = True,
+    ) -> None:
+        self._plan, self._run_dir, self._home, self._spool, self._node = plan, run_dir, home, spool, node
+        self._clustered = clustered
+        self.stop = StopRequest()
+        self.inputs = Inputs(run_dir, spool)
+        self.say: Callable[[str], None] = lambda text: None  # hears what stoker itself has to say
+        self.on_slow: Callable[[], None] = lambda: None  # called when user code runs, or when that takes a while
+        self.error: StokerError | None = None  # what kept user code from starting
+        self._poller = select.poll()
+        self.stop.watch(self._poller)
+        self._replicas = Replicas(run_dir, poller=self._poller)
+        self._phase = "package"
+        self._stopped_for: str | None = None
+        self._failed: Ended | None = None
+        self._was_killed = False
+
+    def run(self) -> Exit:
+        """Blocks until everything that was started has ended."""
+        for folder in ("logs", "hypertune"):
+            (self._run_dir / folder).mkdir(exist_ok=True)
+        try:
+            prepared = self._prepare()
+            if prepared is not None:
+                self._start(prepared)
+                self._attend()
+        except StokerError as error:
+            self.error = error
+        finally:
+            self._end_everything()
+        result = self._exit()
+        self._spool.end(**asdict(result))
+        return result
+
+    def close(self) -> None:
+        self.stop.close()
+
+    def _prepare(self) -> Prepared | None:
+        """None when it was told to stop meanwhile."""
+        preparation = Preparation(
+            self._plan, self._run_dir, home=self._home, spool=self._spool, say=lambda text: self.say(text)
+        )
+        preparation.start()
+        preparation.join(_QUICK_S)
+        while preparation.is_alive() and self.stop.reason is None:
+            self.on_slow()
+            preparation.join(_BUSY_POLL_S)
+        self._phase = preparation.phase
+        if self.stop.reason is not None:
+            self._stopped_for = self.stop.reason
+            # What an abandoned preparation still does it does in temporary names; its tools are ended.
+            processes.end_all(lambda: processes.descendants(os.getpid()), grace_s=1.0)
+            return None
+        return preparation.result()
+
+    def _start(self, prepared: Prepared) -> None:
+        self._phase = "start"
+        self._spool.add("phase", phase="start")
+        mine = self._plan.on_node(self._node)
+        ports = find_ports([replica.name for replica in addressed(self._plan)], start_port=self._plan.start_port)
+        gpus = split_gpus(mine, visible_gpus(os.environ))
+        words = command(self._plan, prepared.python)
+        for replica in mine:
+            own = variables(self._plan, replica, ports=ports, run_dir=self._run_dir, clustered=self._clustered)
+            if replica.name in gpus:
+                own["CUDA_VISIBLE_DEVICES"] = gpus[replica.name]
+            inherited = {**os.environ, **prepared.variables}
+            environment = process_environment(inherited, own, plan=self._plan, root=prepared.root)
+            self._replicas.start(replica, command=words, environment=environment, cwd=prepared.root)
+        self._replicas.write_processes()
+        self._phase = "user code"
+        self._spool.add("phase", phase="user code")
+        self.inputs.open(mine)
+
+    def _attend(self) -> None:
+        started = time.monotonic()
+        limit_s = self._plan.max_running_s
+        pause_s = 0.0
+        while self._replicas.running:
+            if self._poller.poll(pause_s * 1000):
+                self.stop.heard()
+            self._notice_ends()
+            if limit_s is not None and time.monotonic() - started > limit_s:
+                self.stop.ask("timeout")
+            self._obey()
+            self.on_slow()
+            if self.inputs.read():
+                pause_s = 0.0 if self.inputs.have_more else _BUSY_POLL_S
+            else:
+                pause_s = min(max(pause_s, _BUSY_POLL_S) * _POLL_GROWTH, _IDLE_POLL_S)
+
+    def _notice_ends(self) -> None:
+        ended = self._replicas.reap()
+        failed = [end for end in ended if end.returncode != 0 and not self._is_told_ps(end)]
+        if failed and self._failed is None:
+            self._failed = min(failed, key=self._last_words)
+            self._replicas.stop(self._running_names(), grace_s=self._plan.grace_s)
+        elif ended and all(replica.role == "ps" for replica in self._replicas.running):
+            # Parameter servers serve for ever: they end when those they serve have ended.
+            self._replicas.stop(self._running_names(), grace_s=min(_PS_GRACE_S, self._plan.grace_s))
+
+    def _obey(self) -> None:
+        if self.stop.reason is not None and self._stopped_for is None and self._failed is None:
+            self._stopped_for = self.stop.reason
+            partial = self._run_dir / ".stop"
+            partial.write_text(f"{self.stop.reason}\n")
+            partial.replace(self._run_dir / "stop")
+            self._replicas.stop(self._running_names(), grace_s=self._plan.grace_s)
+            self._say(f"Told to stop ({self.stop.reason}): asked user code to end within {self._plan.grace_s:g} s.")
+        if self._replicas.kill_overdue(now=self.stop.at_once):
+            self._was_killed = True
+
+    def _end_everything(self) -> None:
+        if not self._replicas.end_leftovers():
+            self._say("Some processes of this run cannot be ended: they wait in the kernel.")
+        while self._replicas.running:  # on the way out of an error: they are dead, but not yet waited for
+            self._replicas.reap()
+            time.sleep(_BUSY_POLL_S)
+        self.inputs.finish()
+
+    def _exit(self) -> Exit:
+        if self.error is not None:
+            return Exit(phase=self._phase, message=str(self.error))
+        ended, stop = self._failed, self._stopped_for
+        if ended is None:
+            code = 0 if self._phase == "user code" else None
+            return Exit(phase=self._phase, code=code, stop=stop, message=self._why_stopped())
+        stderr = failure.end_of(self._run_dir / output_source(ended.replica.name, "stderr"))
+        traceback = "" if ended.signal else failure.last_traceback(stderr)
+        message = failure.message(ended, stderr=stderr, traceback=traceback)
+        if stop is not None:
+            message = f"{self._why_stopped()}: {message}"
+        return Exit(
+            phase=self._phase,
+            code=ended.exit_code,
+            signal=ended.signal,
+            replica=ended.replica.name,
+            stop=stop,
+            message=message,
+            traceback=traceback,
+        )
+
+    def _why_stopped(self) -> str:
+        if self._stopped_for is None:
+            return ""
+        why = f"told to stop ({self._stopped_for})"
+        if self._stopped_for == "timeout":
+            why = f"ran longer than its limit of {self._plan.max_running_s:g} s"
+        if self._was_killed:
+            why += f", did not end within {self._plan.grace_s:g} s and was killed"
+        return why
+
+    def _running_names(self) -> list[str]:
+        return [replica.name for replica in self._replicas.running]
+
+    def _is_told_ps(self, ended: Ended) -> bool:
+        return ended.replica.role == "ps" and ended.was_told
+
+    def _last_words(self, ended: Ended) -> float:
+        """When it last wrote to stderr: of several that failed in one moment, the first to complain failed first."""
+        try:
+            return os.stat(self._run_dir / output_source(ended.replica.name, "stderr")).st_mtime
+        except OSError:
+            return 0.0
+
+    def _say(self, text: str) -> None:
+        self.inputs.say(text)
+        self.say(text)

@@ -1,0 +1,179 @@
+"""What a replica finds around it: its command line and its environment, as AI Platform, Vertex and torchrun set them.
+
+All pure, so that a table of cases is the test. The facts are in the worker contract of AI Platform Training (TF_CONFIG,
+CLOUD_ML_…), Vertex (AIP_…) and torch.distributed.elastic's local agent (RANK and its kin).
+"""
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from stoker.processes import RUN_DIR_VARIABLE
+from stoker.supervisor.plan import Plan, Replica
+
+HOST = "127.0.0.1"
+_SECRETS = ("STOKER_SERVER", "STOKER_TOKEN")
+# A run inside a run (user code that calls `stoker local train`) must not see the outer one's place in its cluster.
+_OF_AN_OUTER_RUN = (
+    "STOKER_REPLICA", "TF_CONFIG", "CLUSTER_SPEC", "CLOUD_ML_JOB_ID", "CLOUD_ML_TRIAL_ID", "CLOUD_ML_HP_METRIC_FILE",
+    "CLOUD_ML_HP_METRIC_TAG", "AIP_MODEL_DIR", "AIP_CHECKPOINT_DIR", "AIP_TENSORBOARD_LOG_DIR", "RANK", "LOCAL_RANK",
+    "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_NAME", "ROLE_RANK", "ROLE_WORLD_SIZE",
+    "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS",
+    "TORCHELASTIC_USE_AGENT_STORE",
+)  # fmt: skip
+# The reference's order of ports: the chief, then parameter servers, then workers. Evaluators have no address.
+_PORT_ORDER = ("chief", "ps", "worker")
+
+
+def command(plan: Plan, python: Path) -> list[str]:
+    """The words to run. Hyperparameters of a search come after the user's arguments, `--job-dir DIR` last."""
+    if plan.command is not None:
+        words = list(plan.command)
+        if words[0] in ("python", "python3"):
+            words[0] = str(python)
+    else:
+        words = [str(python), "-m", str(plan.module)]
+    words += plan.args
+    if plan.in_search:
+        for name, value in plan.hparams.items():
+            words += [f"--{name}", _word(value)]
+    if plan.job_dir is not None and plan.command is None:
+        words += ["--job-dir", plan.job_dir]
+    return words
+
+
+def addressed(plan: Plan) -> list[Replica]:
+    """The replicas that have an address, in the order in which ports are given out."""
+    return [replica for role in _PORT_ORDER for replica in plan.replicas if replica.role == role]
+
+
+def variables(
+    plan: Plan, replica: Replica, *, ports: Mapping[str, int], run_dir: Path, clustered: bool = True
+) -> dict[str, str]:
+    """What stoker itself sets for one replica. `ports` are by replica's name.
+
+    Not `clustered` is `local train` without --distributed: TF_CONFIG then has an empty cluster and task, as ever.
+    """
+    cluster = _cluster(plan, ports) if clustered else {}
+    task = _task(plan, replica) if clustered else {}
+    job: dict[str, Any] = {"job_name": plan.module if plan.source else plan.job, "args": list(plan.args)}
+    if plan.module is not None:
+        job["python_module"] = plan.module
+    if plan.job_dir is not None:
+        job["job_dir"] = plan.job_dir
+    found = {
+        "PYTHONUNBUFFERED": "1",
+        **plan.variables,
+        RUN_DIR_VARIABLE: str(run_dir),
+        "STOKER_REPLICA": replica.name,
+        "TF_CONFIG": json.dumps({"cluster": cluster, "task": task, "environment": "cloud", "job": job}),
+        "CLUSTER_SPEC": json.dumps({"cluster": cluster, "task": task, "open_ports": [*_own_port(replica, ports)]}),
+        "CLOUD_ML_JOB_ID": plan.job,
+        "CLOUD_ML_HP_METRIC_FILE": str(run_dir / "hypertune" / f"{replica.name}.metrics"),
+    }
+    if plan.in_search:
+        found["CLOUD_ML_TRIAL_ID"] = str(plan.trial)
+    if plan.job_dir is not None:
+        base = plan.job_dir.rstrip("/")
+        found["AIP_MODEL_DIR"] = f"{base}/model/"
+        found["AIP_CHECKPOINT_DIR"] = f"{base}/checkpoints/"
+        found["AIP_TENSORBOARD_LOG_DIR"] = f"{base}/logs/"
+    if plan.world_size > 1 and replica.rank is not None:
+        found |= _torchrun(plan, replica, ports)
+    return found
+
+
+def process_environment(
+    inherited: Mapping[str, str], own: Mapping[str, str], *, plan: Plan, root: Path
+) -> dict[str, str]:
+    """The whole environment of a replica: what the supervisor inherited, less its secrets, and `own` over it."""
+    hidden = {*_SECRETS, *(_OF_AN_OUTER_RUN if RUN_DIR_VARIABLE in inherited else ())}
+    found = {name: value for name, value in inherited.items() if name not in hidden}
+    if len(plan.replicas) > 1:  # torchrun's default too: ranks that each take all cores are slower than one
+        found.setdefault("OMP_NUM_THREADS", "1")
+    found |= own
+    roots = [os.path.normpath(root / folder) for folder in plan.import_roots]
+    found["PYTHONPATH"] = os.pathsep.join([*roots, *filter(None, [found.get("PYTHONPATH")])])
+    return found
+
+
+def split_gpus(replicas: Sequence[Replica], visible: Sequence[str]) -> dict[str, str]:
+    """CUDA_VISIBLE_DEVICES of the replicas that asked for GPUs, in turn; parts of a GPU are put together on one."""
+    found: dict[str, str] = {}
+    used = 0.0
+    for replica in replicas:
+        if replica.gpus <= 0 or not visible:
+            continue
+        if replica.gpus >= 1 or math.floor(used) != math.ceil(used + replica.gpus - 1e-9) - 1:
+            used = math.ceil(used - 1e-9)
+        first, count = math.floor(used + 1e-9), math.ceil(replica.gpus)
+        mine = dict.fromkeys(visible[place % len(visible)] for place in range(first, first + count))
+        found[replica.name] = ",".join(mine)
+        used += replica.gpus
+    return found
+
+
+def visible_gpus(inherited: Mapping[str, str]) -> list[str]:
+    """The ids of the GPUs this process may use, without loading anything of NVIDIA's."""
+    given = inherited.get("CUDA_VISIBLE_DEVICES")
+    if given is not None:
+        return [word.strip() for word in given.split(",") if word.strip() not in ("", "-1", "NoDevFiles")]
+    try:
+        return [str(number) for number in range(len(os.listdir("/proc/driver/nvidia/gpus")))]
+    except OSError:
+        return []
+
+
+def _cluster(plan: Plan, ports: Mapping[str, int]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for replica in addressed(plan):
+        found.setdefault(_task_type(plan, replica), []).append(f"{HOST}:{ports[replica.name]}")
+    return found
+
+
+def _task(plan: Plan, replica: Replica) -> dict[str, Any]:
+    task: dict[str, Any] = {"type": _task_type(plan, replica), "index": replica.index}
+    if plan.in_search:
+        task["trial"] = str(plan.trial)
+    return task
+
+
+def _task_type(plan: Plan, replica: Replica) -> str:
+    return plan.chief_name if replica.role == "chief" else replica.role
+
+
+def _own_port(replica: Replica, ports: Mapping[str, int]) -> list[int]:
+    return [ports[replica.name]] if replica.name in ports else []
+
+
+def _torchrun(plan: Plan, replica: Replica, ports: Mapping[str, int]) -> dict[str, str]:
+    ranked = [other for other in plan.replicas if other.rank is not None]
+    beside = [other for other in ranked if other.node == replica.node]
+    return {
+        "RANK": str(replica.rank),
+        "LOCAL_RANK": str(beside.index(replica)),
+        "WORLD_SIZE": str(plan.world_size),
+        "LOCAL_WORLD_SIZE": str(len(beside)),
+        "GROUP_RANK": str(replica.node),
+        "GROUP_WORLD_SIZE": str(len({other.node for other in ranked})),
+        "ROLE_NAME": "default",
+        "ROLE_RANK": str(replica.rank),
+        "ROLE_WORLD_SIZE": str(plan.world_size),
+        "MASTER_ADDR": HOST,
+        "MASTER_PORT": str(ports["chief-0"]),
+        "TORCHELASTIC_RUN_ID": plan.run,
+        "TORCHELASTIC_RESTART_COUNT": str(plan.attempt - 1),
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        # There is no agent: with True, rank 0 would wait for a store that nobody opens.
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+    }
+
+
+def _word(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value)  # true, 0.1, [1, 2]: as YAML and argparse's users write them
