@@ -1,0 +1,64 @@
+"""A virtual environment on top of a runtime: its own packages first, then the runtime's, then what stoker provides.
+
+Made by hand: two links and two small files take a millisecond, where `python -m venv` takes seconds.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+
+import stoker
+from stoker.home import Home
+from stoker.packaging.runtimes import Runtime
+
+
+def make_layer(folder: Path, runtime: Runtime, *, provided: Path) -> Path:
+    """Make an empty layer in `folder` and return its python."""
+    interpreter = runtime.interpreter
+    packages = site_packages(folder, runtime)
+    packages.mkdir(parents=True)
+    binaries = folder / "bin"
+    binaries.mkdir()
+    base = Path(interpreter.base_python)
+    for name in ("python", "python3", f"python{runtime.minor}"):
+        (binaries / name).symlink_to(base)
+    (folder / "pyvenv.cfg").write_text(
+        f"home = {base.parent}\nimplementation = {interpreter.implementation}\nversion_info = {interpreter.version}\n"
+        f"include-system-site-packages = false\nprompt = stoker\n"
+    )
+    # addsitedir, so that the runtime's own .pth files (editable installs, distutils) are obeyed as well. The plain
+    # path comes last: a stoker or hypertune that is installed in the runtime or the layer wins.
+    lines = [f"import site; site.addsitedir({site_dir!r})" for site_dir in interpreter.site_dirs]
+    (packages / "_stoker_runtime.pth").write_text("\n".join([*lines, str(provided), ""]))
+    return binaries / "python"
+
+
+def installed_in(folder: Path, runtime: Runtime) -> tuple[str, ...]:
+    """What the layer itself holds: "six 1.17.0"."""
+    names = [name for name in sorted(os.listdir(site_packages(folder, runtime))) if name.endswith(".dist-info")]
+    return tuple(" ".join(name.removesuffix(".dist-info").rsplit("-", 1)) for name in names)
+
+
+def site_packages(folder: Path, runtime: Runtime) -> Path:
+    name = "pypy" if runtime.interpreter.implementation == "pypy" else "python"
+    return folder / "lib" / f"{name}{runtime.minor}" / "site-packages"
+
+
+def provided_folder(home: Home) -> Path:
+    """HOME/provided/ID: links to this stoker and to the modules that every job can import."""
+    own = Path(stoker.__file__).parent
+    folder = home.root / "provided" / hashlib.sha256(str(own).encode()).hexdigest()[:12]
+    targets = {"stoker": own, "hypertune": own / "packaging" / "provided" / "hypertune"}
+    for name, target in targets.items():
+        link = folder / name
+        if not os.path.lexists(link):
+            folder.mkdir(parents=True, exist_ok=True)
+            _link(link, target)
+    return folder
+
+
+def _link(link: Path, target: Path) -> None:
+    partial = link.with_name(f".{link.name}.{os.getpid()}")
+    partial.unlink(missing_ok=True)
+    partial.symlink_to(target)
+    os.replace(partial, link)

@@ -1,0 +1,176 @@
+"""Requirement files as people write them, flattened to lines that stand alone.
+
+A line is what pip would accept: `six>=1.16; python_version < "3.9"`, with `--hash=…` after it or not; or one of
+the options in `PASSED_ON`. A constraint is a line that begins with "-c ", followed by the requirement itself.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stoker.errors import UsageError
+
+ARCHIVE_SUFFIXES = (".whl", ".tar.gz", ".tgz", ".zip", ".tar.bz2")
+PASSED_ON = ("--index-url", "--extra-index-url", "--find-links", "--no-index", "--no-binary", "--only-binary", "--pre")
+
+_SHORT = {"-r": "--requirement", "-c": "--constraint", "-e": "--editable", "-i": "--index-url", "-f": "--find-links"}
+_DROPPED = frozenset(("--require-hashes", "--prefer-binary", "--use-feature", "--trusted-host"))
+_OPTION = re.compile(r"(--[a-z-]+|-[rcefi])(?:\s*=\s*|\s+)?(.*)")
+_COMMENT = re.compile(r"(^|\s)#.*$")
+_NAME = re.compile(r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(\[[^]]*\])?")
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_EGG = re.compile(r"[#&]egg=([A-Za-z0-9._-]+)(\[[^]]*\])?")
+_HERE = re.compile(r"\./?(\[([^]]*)\])?")
+
+
+@dataclass(slots=True)
+class Requirements:
+    """What a requirement file comes to, with all the files it names."""
+
+    lines: list[str] = field(default_factory=list)
+    archives: list[Path] = field(default_factory=list)  # wheels and sdists it names on this disk
+    extras: list[str] = field(default_factory=list)  # of the package itself, by `-e .[extra]`
+    files: list[Path] = field(default_factory=list)  # every file that was read
+
+
+def read_requirements(file: Path) -> Requirements:
+    """Read a requirements.txt and what it includes; UsageError, with file and line, for what cannot be shipped."""
+    found = Requirements()
+    _read_file(file, found, as_constraints=False)
+    return found
+
+
+def name_of(line: str) -> str | None:
+    """The distribution a requirement line is about, in its normal form; None for options and bare URLs."""
+    match = _NAME.match(line)
+    if match is None or _URL.match(line):
+        return None
+    return normal_name(match[1])
+
+
+def normal_name(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def check_requirement(line: str, *, where: str) -> None:
+    """UsageError when a line is no requirement by the standard."""
+    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415  20 ms, not on a cached path
+
+    try:
+        Requirement(without_hashes(line))
+    except InvalidRequirement as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise UsageError(f"{where}: {line!r} is not a requirement: {reason}.") from error
+
+
+def without_hashes(line: str) -> str:
+    return line.split(" --", 1)[0].strip()
+
+
+def hashes_of(line: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"--hash[= ](\S+)", line))
+
+
+def _read_file(file: Path, found: Requirements, *, as_constraints: bool) -> None:
+    if file in found.files:
+        return
+    found.files.append(file)
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"Cannot read the requirement file {file}: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"The requirement file {file} is not UTF-8 text. Save it as UTF-8.") from error
+    for number, line in _logical_lines(text):
+        where = f"{file}, line {number}"
+        if as_constraints:
+            _add_constraint(line, where, file, found)
+        elif line.startswith("-"):
+            _add_option(line, where, file, found)
+        else:
+            _add_requirement(line, where, file, found)
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines without comments, joined where they end in a backslash, with the number of their first."""
+    pending, start = "", 0
+    for number, line in enumerate([*text.splitlines(), ""], start=1):
+        start = start if pending else number
+        continued = line.endswith("\\") and not line.lstrip().startswith("#")
+        pending += (line[:-1] if continued else line) + " "
+        if not continued:
+            whole = _COMMENT.sub("", pending).strip()
+            pending = ""
+            if whole:
+                yield start, whole
+
+
+def _add_option(line: str, where: str, file: Path, found: Requirements) -> None:
+    match = _OPTION.match(line)
+    option, value = (_SHORT.get(match[1], match[1]), match[2].strip()) if match else (line, "")
+    if option in ("--requirement", "--constraint"):
+        if _URL.match(value):
+            raise UsageError(f"{where}: {value} is on the network; stoker reads requirement files from this disk only.")
+        _read_file(_beside(file, value), found, as_constraints=option == "--constraint")
+    elif option == "--editable":
+        _add_requirement(value, where, file, found, editable=True)
+    elif option == "--find-links" and not _URL.match(value):
+        folder = _beside(file, value)
+        if not folder.exists():
+            raise UsageError(f"{where}: there is no {folder} to find links in.")
+        found.lines.append(f"--find-links {folder}")
+    elif option in PASSED_ON:
+        found.lines.append(f"{option} {value}".strip())
+    elif option not in _DROPPED:
+        raise UsageError(f"{where}: stoker does not know the option {option}. Known: {', '.join(PASSED_ON)}.")
+
+
+def _add_requirement(line: str, where: str, file: Path, found: Requirements, *, editable: bool = False) -> None:
+    here = _HERE.fullmatch(line)
+    if here is not None:
+        # The package itself is on the path already; only its extras bring something new.
+        found.extras += [extra.strip() for extra in (here[2] or "").split(",") if extra.strip()]
+        return
+    path = _local_path(line, file)
+    if path is not None:
+        if not path.is_file():
+            raise UsageError(
+                f"{where}: {line} is a folder or not there. Build a wheel of it (`pip wheel {line}`) and name that."
+            )
+        found.archives.append(path)
+        return
+    if _URL.match(line):
+        egg = _EGG.search(line)
+        line = f"{egg[1]}{egg[2] or ''} @ {_EGG.sub('', line)}" if egg else line
+    elif editable:
+        raise UsageError(f"{where}: `-e {line}` is neither this package nor a URL; stoker cannot ship it.")
+    else:
+        check_requirement(line, where=where)
+    found.lines.append(line)
+
+
+def _add_constraint(line: str, where: str, file: Path, found: Requirements) -> None:
+    if line.startswith("-"):
+        match = _OPTION.match(line)
+        if match and match[1] in ("-c", "-r", "--constraint", "--requirement"):
+            _read_file(_beside(file, match[2].strip()), found, as_constraints=True)
+        return
+    check_requirement(line, where=where)
+    found.lines.append(f"-c {without_hashes(line)}")
+
+
+def _local_path(line: str, file: Path) -> Path | None:
+    """The path a line names, `./wheels/x.whl` or `x @ file:///…`; None when it names something else."""
+    target = line.split(" @ ", 1)[1].strip() if " @ " in line else line
+    if target.startswith("file:"):
+        return _beside(file, re.sub(r"^file:(//)?", "", target).split("#")[0])
+    if " @ " in line or _URL.match(line):
+        return None
+    word = line.split(";")[0].strip()
+    looks_local = word.startswith((".", "/", "~")) or word.endswith(ARCHIVE_SUFFIXES)
+    return _beside(file, word) if looks_local else None
+
+
+def _beside(file: Path, path: str) -> Path:
+    return (file.parent / Path(path.strip("\"'")).expanduser()).absolute()

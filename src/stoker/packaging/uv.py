@@ -1,0 +1,85 @@
+"""Start uv, with pip's settings, and say in a line or two why it did not do what it was asked."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stoker.errors import StokerError
+from stoker.packaging.pip_settings import uv_settings
+from stoker.packaging.runtimes import Runtime
+
+_HIDDEN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX")
+_PREAMBLE = ("No solution found", "warning:", "WARNING", "Using Python", "Resolved ", "Prepared ", "Updating ")
+_SIMPLE = re.compile(r"Because (.+) and you require [^,]+, we can conclude that your requirements are unsatisfiable\.?")
+_NOISE = re.compile(r"^(error|hint|cause|\s*[×╰─▶├│]+|\s*cause):?\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Uv:
+    """uv for one runtime, in one folder."""
+
+    runtime: Runtime
+    folder: Path
+
+    def run(
+        self, words: Sequence[str], *, first_index: str | None = None, strategy: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `uv WORDS`; `first_index` is asked before all others. The caller looks at the return code."""
+        environment = {key: value for key, value in os.environ.items() if key not in _HIDDEN}
+        settings = uv_settings(environment, prefixes=(self.runtime.python.parent.parent,))
+        environment.update(settings.variables)
+        if first_index is not None:
+            others = (environment.get("UV_INDEX", ""), environment.pop("UV_EXTRA_INDEX_URL", ""))
+            environment["UV_INDEX"] = " ".join(filter(None, (first_index, *others)))
+        environment["UV_INDEX_STRATEGY"] = strategy
+        environment["UV_PYTHON_DOWNLOADS"] = "never"
+        command = [_find_uv(), *words, "--color", "never", "--no-progress"]
+        if settings.no_index:
+            command.append("--no-index")
+        return subprocess.run(
+            command,
+            cwd=self.folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+        )
+
+
+def short_reason(stderr: str) -> str:
+    """uv's or pip's explanation as one line of at most two sentences, without drawings and advice on uv's own flags."""
+    paragraphs: list[str] = []
+    for line in stderr.splitlines():
+        text = _NOISE.sub("", line).strip()
+        if not text or text.startswith(_PREAMBLE):
+            continue
+        if _NOISE.match(line) or not paragraphs:
+            paragraphs.append(text)
+        else:
+            paragraphs[-1] += f" {text}"
+    kept = [_shortened(paragraph) for paragraph in paragraphs if "--index-strategy" not in paragraph]
+    return " ".join(kept[:2]) or "it gave no reason."
+
+
+def _shortened(text: str) -> str:
+    simple = _SIMPLE.fullmatch(text)
+    text = simple[1] if simple else text.replace("we can conclude that your requirements are unsatisfiable", "no")
+    text = text if len(text) <= 400 else f"{text[:397]}..."
+    return text if text.endswith((".", "`")) else f"{text}."
+
+
+def _find_uv() -> str:
+    try:
+        from uv import find_uv_bin  # noqa: PLC0415  a dependency of stoker, but some install uv by itself
+
+        return find_uv_bin()
+    except (ImportError, FileNotFoundError):
+        found = shutil.which("uv")
+    if found is None:
+        raise StokerError("uv is not there, and stoker makes environments with it. Try `pip install uv`.")
+    return found
