@@ -10,7 +10,6 @@ What travels beneath it is in connection.py.
 """
 
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -21,7 +20,7 @@ from urllib.parse import quote
 from stoker.connection import API as API
 from stoker.connection import Connection as Connection
 from stoker.connection import Params
-from stoker.errors import NotFoundError, ServerError, StokerError
+from stoker.errors import NotFoundError, ServerError, StokerError, UnreachableError
 from stoker.home import Home, ServerAddress
 from stoker.schema.job import JobSpec, Labels
 from stoker.schema.record import (
@@ -43,8 +42,9 @@ _START_TIMEOUT_S = 60.0
 class Client:
     """A server's API, for people's scripts and for the command line."""
 
-    def __init__(self, address: ServerAddress, *, timeout_s: float = 60.0) -> None:
+    def __init__(self, address: ServerAddress, *, home: Home | None = None, timeout_s: float = 60.0) -> None:
         self.address = address
+        self._home = home or Home.find()
         self._timeout_s = timeout_s
         self._connection = Connection(address, timeout_s=timeout_s)
 
@@ -104,7 +104,7 @@ class Client:
         """Replace the labels, the priority, or both."""
         changes = {"labels": labels, "priority": priority}
         given = {name: value for name, value in changes.items() if value is not None}
-        return Job.model_validate(self._connection.request("PATCH", API + _job_path(job), json=given))
+        return Job.model_validate(self._request("PATCH", _job_path(job), json=given))
 
     def logs(self, job: str, **filters: str | int | float | None) -> LogPage:
         """A page of log blocks; `filters` are those of GET /jobs/{job}/logs."""
@@ -126,7 +126,7 @@ class Client:
                     block = LogBlock.model_validate_json(message.data)
                     after = block.cursor
                     yield block
-            except ServerError:
+            except UnreachableError:
                 self._find_server_again()
 
     def wait(self, job: str, *, timeout_s: float | None = None) -> Job:
@@ -151,16 +151,24 @@ class Client:
 
     def shutdown(self) -> None:
         """End the server; runs go on without it."""
-        self._post("/shutdown")
+        self._connection.request("POST", f"{API}/shutdown")
 
     def close(self) -> None:
         self._connection.close()
 
     def _get(self, path: str, params: Params | None = None) -> Any:
-        return self._connection.request("GET", API + path, params=params)
+        return self._request("GET", path, params=params)
 
     def _post(self, path: str, json: object = None, params: Params | None = None) -> Any:
-        return self._connection.request("POST", API + path, params=params, json=json)
+        return self._request("POST", path, params=params, json=json)
+
+    def _request(self, method: str, path: str, *, params: Params | None = None, json: object = None) -> Any:
+        """Ask once more when the server has gone meanwhile: all of these may be repeated safely."""
+        try:
+            return self._connection.request(method, API + path, params=params, json=json)
+        except UnreachableError:
+            self._find_server_again()
+            return self._connection.request(method, API + path, params=params, json=json)
 
     def _upload(self, package: str, filename: str | None, file: Path) -> bool:
         if self.has_package(package, filename):
@@ -170,20 +178,19 @@ class Client:
         return True
 
     def _find_server_again(self) -> None:
-        """After a lost connection: the same server, or the one that took over from it."""
+        """After a lost connection: the same server, or the one that takes over from it."""
         self._connection.close()
-        home = Home.find()
+        self.address = self._home.server() or self.address if self._is_remote else start_server(self._home)
+        self._connection = Connection(self.address, timeout_s=self._timeout_s)
         deadline = time.monotonic() + _START_TIMEOUT_S
-        while time.monotonic() < deadline:
-            address = home.server()
-            if address is not None and is_alive(address):
-                self.address = address
-                self._connection = Connection(address, timeout_s=self._timeout_s)
-                return
-            if os.environ.get("STOKER_SERVER") is None:
-                start_server(home)
-            time.sleep(0.1)
-        raise ServerError(f"The server at {self.address.url} went away and did not come back. Try the command again.")
+        while not is_alive(self.address):
+            if time.monotonic() > deadline:
+                raise ServerError(f"The server at {self.address.url} went away and did not come back in a minute.")
+            time.sleep(0.2)
+
+    @property
+    def _is_remote(self) -> bool:
+        return self.address.pid == 0
 
 
 def connect(home: Home | None = None, *, start: bool = True, timeout_s: float = 60.0) -> Client:
@@ -191,43 +198,66 @@ def connect(home: Home | None = None, *, start: bool = True, timeout_s: float = 
     home = (home or Home.find()).make()
     address = home.server()
     if address is not None and is_alive(address):
-        return Client(address, timeout_s=timeout_s)
+        return Client(address, home=home, timeout_s=timeout_s)
     if os.environ.get("STOKER_SERVER") is not None:
         raise ServerError(f"No server answers at STOKER_SERVER={os.environ['STOKER_SERVER']}. Start it, or unset it.")
     if not start:
         raise ServerError(f"No server is running for {home.root}. Start one with `stoker server start`.")
-    return Client(start_server(home), timeout_s=timeout_s)
+    return Client(start_server(home), home=home, timeout_s=timeout_s)
 
 
 def is_alive(address: ServerAddress) -> bool:
+    connection = Connection(address, timeout_s=10.0)
     try:
-        reply = Connection(address, timeout_s=10.0).request("GET", f"{API}/health")
+        reply = connection.request("GET", f"{API}/health")
     except StokerError:
         return False
+    finally:
+        connection.close()
     return isinstance(reply, dict) and reply.get("name") == "stoker"
 
 
 def start_server(home: Home) -> ServerAddress:
-    """Start this home's server in the background and wait until it answers.
+    """The address of this home's server, which is started in the background if none answers.
 
-    Several may be started at once: a lock lets one live, and all callers find that one.
+    Several callers may start one at once: a lock lets one live, and all find that one.
     """
     home.make()
-    with home.server_log.open("ab") as log:
-        command = [sys.executable, "-m", "stoker.server"]
-        environment = {**os.environ, "STOKER_HOME": str(home.root)}
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
-        )
     deadline = time.monotonic() + _START_TIMEOUT_S
+    pid: int | None = None
     while time.monotonic() < deadline:
         address = home.server()
         if address is not None and is_alive(address):
             return address
-        if process.poll() not in (None, 0):
-            raise ServerError(f"The server did not start: {_last_line(home.server_log)} See {home.server_log}.")
+        if pid is None:
+            pid = _spawn_server(home)
+        elif (code := _exit_code(pid)) is not None:
+            if code != 0:
+                raise ServerError(f"The server did not start: {_last_line(home.server_log)} See {home.server_log}.")
+            pid = None  # another one had the lock; should that be on its way out, the next try succeeds
         time.sleep(0.01)
     raise ServerError(f"The server did not answer within {_START_TIMEOUT_S:g} s. See {home.server_log}.")
+
+
+def _exit_code(pid: int) -> int | None:
+    try:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:  # someone else in this process waits for all children
+        return 0
+    return os.waitstatus_to_exitcode(status) if ended else None
+
+
+def _spawn_server(home: Home) -> int:
+    """Start it in a session of its own; posix_spawn, as nobody here waits for its end."""
+    log = str(home.server_log)
+    files = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+    environment = {**os.environ, "STOKER_HOME": str(home.root)}
+    command = [sys.executable, "-m", "stoker.server"]
+    return os.posix_spawn(sys.executable, command, environment, file_actions=files, setsid=True)
 
 
 def _job_path(job: str, *rest: str) -> str:

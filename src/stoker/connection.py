@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 from urllib.parse import urlencode, urlsplit
 
-from stoker.errors import ConfigError, ConflictError, NotFoundError, ServerError, StokerError, UsageError
+from stoker.errors import (
+    ConfigError,
+    ConflictError,
+    NotFoundError,
+    ServerError,
+    StokerError,
+    UnreachableError,
+    UsageError,
+)
 from stoker.home import ServerAddress
 
 API = "/api/v1"
@@ -153,5 +161,5 @@ def _error(status: int, payload: bytes, url: str) -> StokerError:
     return kind(message)
 
 
-def _unreachable(url: str, error: Exception) -> ServerError:
-    return ServerError(f"No answer from the server at {url}: {error or type(error).__name__}.")
+def _unreachable(url: str, error: Exception) -> UnreachableError:
+    return UnreachableError(f"No answer from the server at {url}: {error or type(error).__name__}.")

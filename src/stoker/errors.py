@@ -5,7 +5,8 @@
     │   └── ConfigError     a file or request with bad fields; all of them at once
     ├── NotFoundError       exit 2: no such job, pool, runtime, package
     ├── ConflictError       exit 2: the name is taken, or the state does not allow it
-    └── ServerError         exit 1: no server, or it answered with an error of its own
+    └── ServerError         exit 1: the server failed
+        └── UnreachableError    exit 1: nothing answers there (any more)
 
 The command line prints the message alone; a traceback means a bug in stoker.
 """
@@ -51,3 +52,7 @@ class ConflictError(UsageError):
 
 class ServerError(StokerError):
     """The server could not be reached, or failed."""
+
+
+class UnreachableError(ServerError):
+    """Nothing answers at the server's address, or it broke off."""

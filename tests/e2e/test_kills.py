@@ -70,7 +70,7 @@ def test_no_event_is_lost_or_doubled_when_the_server_is_killed_again_and_again(
         if dice.random() < 0.5:  # sometimes it stays away for a while
             seen = last_step(home, names[0])
             wait_until(lambda at=seen + 10: last_step(home, names[0]) >= min(at, 249), what="steps with no server")
-        connect(home)
+        connect(home).close()
 
     client = connect(home)
     for name in names:
