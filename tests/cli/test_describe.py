@@ -28,7 +28,7 @@ def test_a_job_that_succeeded_says_where_everything_is() -> None:
         "ran for:       1m 00s",
         "priority:      5",
         "labels:        team=fares",
-        "runs:          python -m trainer.task --epochs 3 --job-dir /data/out",
+        "command:       python -m trainer.task --epochs 3 --job-dir /data/out",
         "job-dir:       /data/out",
         "run directory: /home/runs/taxi_1/1/1",
         "checkpoint:    /home/runs/taxi_1/1/1/checkpoints/step-000000009",

@@ -63,7 +63,7 @@ def _facts(job: "Job", *, now: float) -> Iterator[tuple[str, str]]:
         yield "priority", str(job.priority)
     if job.labels:
         yield "labels", ", ".join(f"{key}={value}" for key, value in sorted(job.labels.items()))
-    yield "runs", command_line(job)
+    yield "command", command_line(job)
     yield from _places(job)
 
 

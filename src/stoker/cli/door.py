@@ -31,9 +31,9 @@ class Door:
         if missing:
             self.dry_run(shipment)
             self._check_name_is_free(shipment.values)
-        for path, file in missing.items():
+        for route, file in missing.items():
             with file.open("rb") as body:
-                self._connection.request("PUT", path, body=body)
+                self._connection.request("PUT", route, body=body)
         job: dict[str, Any] = self._connection.request("POST", f"{API}/jobs", json=shipment.values)
         return job
 
@@ -42,7 +42,7 @@ class Door:
         files = {f"{API}/packages/{each.hash}/{quote(each.file.name)}": each.file for each in shipment.archives}
         if shipment.package is not None:
             files[f"{API}/packages/{shipment.package.hash}"] = shipment.package.file
-        return {path: file for path, file in files.items() if not self._has(path)}
+        return {route: file for route, file in files.items() if not self._has(route)}
 
     def _has(self, path: str) -> bool:
         try:

@@ -91,6 +91,19 @@ def check_module(module: str | None, code: Code | None, archives: Sequence[Archi
         raise UsageError(f"No module {module!r} in {names}. Give the directory that has it by --package-path.")
 
 
+def check_environment(shipment: Shipment, *, home: "Home") -> None:
+    """UsageError, with the resolver's reason, if what the job requires cannot be had. Remembered by content.
+
+    Only for this machine's own server: what a remote one can have is for it to say.
+    """
+    environment = shipment.values.get("environment", {})
+    if os.environ.get("STOKER_SERVER") or not (environment.get("requirements") or shipment.archives):
+        return
+    from stoker.packaging.environment import resolve
+
+    resolve(environment, home=home, archives=[archive.file for archive in shipment.archives])
+
+
 def declared(values: Values, code: Code | None, archives: Sequence[ArchiveFile], package: "Package | None") -> Values:
     """The job's fields with what the code says of itself."""
     environment: Values = {}

@@ -14,7 +14,7 @@ from stoker.cli.door import Door
 from stoker.cli.gcloud import add_format_flag, print_as
 from stoker.cli.output import say
 from stoker.cli.parser import Arguments, Parser
-from stoker.cli.shipment import Code, is_local, look_at, pack_up, writable
+from stoker.cli.shipment import Code, check_environment, is_local, look_at, pack_up, writable
 from stoker.errors import UsageError
 from stoker.schema.dialects.reading import Values
 
@@ -114,6 +114,7 @@ def _submit(arguments: Arguments, values: Values, code: Code | None, packages: t
         raise UsageError("Which module? Give it by --module-name, like --module-name trainer.task.")
     with tempfile.TemporaryDirectory(prefix="stoker-") as folder:
         shipment = pack_up(values, code, packages, folder=Path(folder))
+        check_environment(shipment, home=home)
         if arguments.dry_run:
             print(json.dumps(Door(home).dry_run(shipment), indent=2))
             return 0
