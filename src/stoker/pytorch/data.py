@@ -18,7 +18,7 @@ from stoker.errors import UsageError
 from stoker.pytorch.data_device import TorchData, data_length, to_device
 from stoker.pytorch.data_feed import Feed, feed_for
 from stoker.pytorch.data_iterable import IterableFeed
-from stoker.pytorch.data_order import plan_of
+from stoker.pytorch.data_order import KnownOrder, plan_of
 from stoker.pytorch.samplers import adapt_batch_sampler
 
 __all__ = [
@@ -119,6 +119,7 @@ class _Source(NamedTuple):
     step: int  # items that all ranks take together
     steps: int | None  # batches per epoch on each rank, if known
     drop_last: bool
+    exact: bool  # the lengths are certain; a user's sampler may only claim them
 
 
 class TrainingStream(Iterator[Any]):
@@ -194,11 +195,13 @@ class TrainingStream(Iterator[Any]):
             self._taken = 0
         elif state["feed"] is not None:
             self._source.feed.load_state_dict(state["feed"])  # type: ignore[attr-defined]
+            if state["feed"]["ended"]:
+                self.epoch, self._taken = self.epoch + 1, 0
         self._batches = self._source.feed.batches(self.epoch, self._taken)
 
     def _skip(self, batches: int) -> None:
         steps, length = self.batches_per_epoch, self._source.length
-        if steps is None or length is None:
+        if steps is None or length is None or not self._source.exact:
             for _ in range(batches):
                 next(self)
             return
@@ -274,7 +277,8 @@ def _source(loader: Any, *, seed: int, shard: tuple[int, int], device: torch.dev
         _check_iterable(loader)
         iterable = IterableFeed(loader, seed=seed, shard=shard, device=device, even=even)
         length, step = iterable.length, iterable.round_size
-        return _Source(iterable, "batches", length, 1, step, None if length is None else length // step, even)
+        steps = None if length is None else length // step
+        return _Source(iterable, "batches", length, unit=1, step=step, steps=steps, drop_last=even, exact=False)
     plan = plan_of(loader, seed=seed, rank=shard[0], size=shard[1], even=even)
     feed = feed_for(loader, plan, seed=seed, device=device)
     length, sharding = plan.order.length, plan.sharding
@@ -286,6 +290,7 @@ def _source(loader: Any, *, seed: int, shard: tuple[int, int], device: torch.dev
         step=sharding.global_size,
         steps=None if length is None else sharding.steps(length),
         drop_last=sharding.drop_last,
+        exact=isinstance(plan.order, KnownOrder),
     )
 
 

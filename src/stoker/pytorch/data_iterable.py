@@ -7,7 +7,7 @@ with `state_dict` and `load_state_dict` goes on from its state; any other is rea
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import torch
@@ -36,6 +36,9 @@ class IterableFeed:
         self._shard = list(shard)
         self._stateful = self._find_stateful()
         self._random = PrivateRandom(*self._seeds, 0)
+        self._reading: Iterator[Any] = iter(())
+        self._saved: dict[str, Any] | None = None  # the state that `_peeked` was read after
+        self._peeked: list[Any] = []
         self._pending: dict[str, Any] | None = None
         self._ended = False
 
@@ -59,7 +62,12 @@ class IterableFeed:
     def state_dict(self) -> dict[str, Any] | None:
         if self._stateful is None:
             return None
-        return {"shard": self._shard, "loader": self._stateful.state_dict(), "random": self._random.state_dict()}
+        if self._saved is None:
+            state = {"shard": self._shard, "loader": self._stateful.state_dict(), "random": self._random.state_dict()}
+            # Some begin anew in their state once they have ended, some do not: find out, to count epochs right.
+            self._peeked = self._read_round()
+            self._saved = {**state, "ended": len(self._peeked) < self._size}
+        return self._saved
 
     def load_state_dict(self, state: dict[str, Any] | None) -> None:
         """Go on from there at the next epoch that is opened; another rank's state is of no use."""
@@ -67,18 +75,22 @@ class IterableFeed:
             self._pending = state
 
     def _batches(self, epoch: int, start: int) -> Batches:
-        batches = self._open(epoch, start)
-        # The iterable's code runs in this process, and what it draws must not depend on what the model draws.
-        drawing = nullcontext() if self._workers else self._random
+        self._saved = None
+        self._reading = self._open(epoch, start)
         while True:
-            with drawing:
-                found = list(islice(batches, self._size))
+            found = self._read_round() if self._saved is None else self._peeked
+            self._saved = None
             if len(found) < self._size:
                 break
             yield found[self._rank], Beside(self._size, 1.0)
         if found and not self._even:
             yield found[self._rank] if self._rank < len(found) else None, Beside(len(found), 1.0)
         self._ended = True
+
+    def _read_round(self) -> list[Any]:
+        # Without workers the iterable's code runs here, and what it draws must not depend on what the model draws.
+        with nullcontext() if self._workers else self._random:
+            return list(islice(self._reading, self._size))
 
     def _open(self, epoch: int, start: int) -> Iterator[Any]:
         if self._ended and isinstance(self._loader, Iterator):
@@ -88,17 +100,25 @@ class IterableFeed:
             )
         for thing in {id(thing): thing for thing in (self._loader, self._dataset)}.values():
             tell_epoch(thing, epoch)
-        self._random = PrivateRandom(*self._seeds, epoch)
         pending, self._pending = self._pending, None
-        if pending is not None and self._stateful is not None:
-            self._stateful.load_state_dict(pending["loader"])
-            self._random.load_state_dict(pending["random"])
-            start = 0
+        if pending is None:
+            return self._begin(epoch, start)
+        self._stateful.load_state_dict(pending["loader"])
+        reading = self._begin(epoch, 0)
+        if pending["ended"]:
+            with self._random:
+                first = list(islice(reading, 1))
+            return chain(first, reading) if first else self._begin(epoch, 0)
+        self._random.load_state_dict(pending["random"])  # last: to begin a DataLoader draws a seed
+        return reading
+
+    def _begin(self, epoch: int, start: int) -> Iterator[Any]:
+        self._random = PrivateRandom(*self._seeds, epoch)
         with self._random:
-            batches: Iterator[Any] = iter(self._loader)
-            for _ in islice(batches, start):
+            reading = iter(self._loader)
+            for _ in islice(reading, start):
                 pass
-        return batches
+        return reading
 
     def _find_stateful(self) -> Any:
         candidates = [self._loader] if self._workers else [self._loader, self._dataset]

@@ -208,7 +208,7 @@ class Plan:
 def plan_of(loader: "torch_data.DataLoader[Any]", *, seed: int, rank: int, size: int, even: bool) -> Plan:
     """Read a torch DataLoader's samplers; those of torch are replaced by an order of our own."""
     batch_sampler = loader.batch_sampler
-    if batch_sampler is not None and type(batch_sampler) is not torch_data.BatchSampler:
+    if batch_sampler is not None and _kind(batch_sampler) is not torch_data.BatchSampler:
         if _is_sharded(batch_sampler):
             rank, size = 0, 1
         sharding = Sharding(unit=1, rank=rank, size=size, drop_last=False, even=even)
@@ -224,7 +224,7 @@ def plan_of(loader: "torch_data.DataLoader[Any]", *, seed: int, rank: int, size:
 
 
 def _order_of(sampler: Any, seed: int) -> Order:
-    kind = type(sampler)
+    kind = _kind(sampler)
     if kind is torch_data.SequentialSampler:
         return KnownOrder(len(sampler))
     if kind is torch_data.RandomSampler and not sampler.replacement and len(sampler) == len(sampler.data_source):
@@ -235,6 +235,12 @@ def _order_of(sampler: Any, seed: int) -> Order:
     if kind in (torch_data.RandomSampler, torch_data.WeightedRandomSampler, torch_data.SubsetRandomSampler):
         return KnownOrder(len(sampler), lambda epoch: _drawn(sampler, seed, epoch))
     return SamplerOrder(sampler, seed)
+
+
+def _kind(sampler: Any) -> type:
+    """The sampler's class; for torchdata's, which are torch's with a state, the one of the same name in torch."""
+    kind = type(sampler)
+    return getattr(torch_data, kind.__name__, kind) if kind.__module__.startswith("torchdata.") else kind
 
 
 def _shuffled(length: int, seed: int) -> KnownOrder:
