@@ -23,11 +23,12 @@ MAX_LOSSES = 3
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that decisions are made of. `gone` has the runs whose supervisor is not alive, and since when."""
+    """All that decisions are made of."""
 
     jobs: tuple[JobNow, ...]
     pools: Mapping[str, Pool]
-    gone: Mapping[str, float]
+    gone: Mapping[str, float]  # runs whose supervisor is not alive, and since when
+    collected: Mapping[str, bool]  # runs that were collected, and whether their last words have arrived
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +66,14 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Collect:
-    """End all that is left of a run whose supervisor is gone or does not obey, and ship its last words.
+    """End all that is left of a run whose supervisor is gone or does not obey, and ship its last words."""
 
-    If those do not say how it ended, it becomes `state`.
-    """
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    """A collected run's last words did not say how it ended: so it becomes `state`, and the engine is asked why."""
 
     run: str
     state: RunState
@@ -83,7 +88,7 @@ class Continue:
     trial: int
 
 
-Action = Start | Find | Move | Order | Collect | Continue
+Action = Start | Find | Move | Order | Collect | Abandon | Continue
 
 
 def decide(snapshot: Snapshot, now: float) -> tuple[Action, ...]:
@@ -120,7 +125,7 @@ def _tend(job: JobNow, trial: TrialNow, snapshot: Snapshot, now: float) -> Actio
     if run.state is RunState.QUEUED:
         return _tend_queued(job, run, now)
     if is_live(run):
-        return _tend_live(job, trial, snapshot.gone.get(run.id), now)
+        return _tend_live(job, trial, snapshot, now)
     paused = run.state is RunState.STOPPED and run.stop is StopReason.PAUSE
     return Continue(trial.id) if paused and job.intent is Intent.RUN else None
 
@@ -134,21 +139,29 @@ def _tend_queued(job: JobNow, run: RunNow, now: float) -> Action | None:
     return None
 
 
-def _tend_live(job: JobNow, trial: TrialNow, gone_since: float | None, now: float) -> Action | None:
+def _tend_live(job: JobNow, trial: TrialNow, snapshot: Snapshot, now: float) -> Action | None:
     run = trial.run
     if run.exit is not None:
         return _ended(job, trial, run, run.exit)
     if run.handle is None:
         return Find(run.id)
-    if gone_since is not None:
-        return _collect(job, trial) if now - gone_since >= SETTLE_S else None
-    if run.stop_time is not None and now - run.stop_time > job.grace_s + OVERDUE_S:
-        return _collect(job, trial)
+    if run.id in snapshot.collected:
+        return _abandon(job, trial) if snapshot.collected[run.id] else None
+    if _is_past_hope(job, run, snapshot.gone.get(run.id), now):
+        return Collect(run.id)
+    if run.id in snapshot.gone:
+        return None
     if job.intent is not Intent.RUN and run.stop is None:
         return Order(run.id, _REASONS[job.intent])
     if run.state is RunState.STARTING and run.phase is Phase.USER_CODE:
         return Move(run.id, RunState.RUNNING)
     return None
+
+
+def _is_past_hope(job: JobNow, run: RunNow, gone_since: float | None, now: float) -> bool:
+    if gone_since is not None and now - gone_since >= SETTLE_S:
+        return True
+    return run.stop_time is not None and now - run.stop_time > job.grace_s + OVERDUE_S
 
 
 _REASONS = {Intent.STOP: StopReason.CANCEL, Intent.PAUSE: StopReason.PAUSE}
@@ -183,16 +196,18 @@ def _failure(end: Exited) -> str:
     if end.message:
         return end.message
     who = end.replica or "It"
-    return f"{who} was ended by {end.signal}." if end.signal else f"{who} exited with code {end.code}."
+    if end.signal:
+        return f"{who} was ended by {end.signal}."
+    return f"{who} could not be started." if end.code is None else f"{who} exited with code {end.code}."
 
 
-def _collect(job: JobNow, trial: TrialNow) -> Collect:
+def _abandon(job: JobNow, trial: TrialNow) -> Abandon:
     run = trial.run
     if run.stop is not None:
         again = job.intent is Intent.RUN and run.stop in (StopReason.PAUSE, StopReason.PREEMPT)
-        return Collect(run.id, RunState.STOPPED, message="It did not end by itself and was ended.", restart=again)
+        return Abandon(run.id, RunState.STOPPED, message="It did not end by itself and was ended.", restart=again)
     again = job.intent is not Intent.STOP and trial.losses < MAX_LOSSES
-    return Collect(run.id, RunState.LOST, message="Its supervisor vanished.", restart=again)
+    return Abandon(run.id, RunState.LOST, message="Its supervisor vanished.", restart=again)
 
 
 # --- the queue
@@ -231,6 +246,7 @@ class _Line:
     """One pool's queue, walked from its head."""
 
     def __init__(self, capacity: Share, taken: Share) -> None:
+        self._capacity = capacity
         self._cpus = capacity.cpus - taken.cpus
         self._memory_gb = capacity.memory_gb - taken.memory_gb
         self._gpus = capacity.gpus - taken.gpus
@@ -255,7 +271,8 @@ class _Line:
             self._gpus -= job.need.gpus
             return place
         self._waiting[job.priority] = place.older + 1
-        if self._held_by is None and now - trial.run.created > PATIENCE_S:
+        # One that can never fit (the pool was made smaller) must not hold up the others for ever.
+        if self._held_by is None and now - trial.run.created > PATIENCE_S and fits(job.need, self._capacity):
             self._held_by = job.id
         return place
 

@@ -80,11 +80,11 @@ class Live:
                 del self._listeners[topic]
 
     def close(self) -> None:
-        """The server goes away: everyone stops waiting. On the event loop."""
+        """The server goes away: everyone stops waiting, and nobody begins to. From any thread."""
         self._closed = True
-        for listeners in self._listeners.values():
-            for listener in listeners:
-                listener._close()
+        if self._loop is not None:
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._close_all)
 
     def _wake(self, topic: str, news: str) -> None:
         if self._loop is None or topic not in self._listeners:
@@ -95,6 +95,11 @@ class Live:
         if first:  # one visit to the loop serves all that is pending by then
             with suppress(RuntimeError):  # the loop has closed: nobody listens any more
                 self._loop.call_soon_threadsafe(self._deliver)
+
+    def _close_all(self) -> None:
+        for listeners in self._listeners.values():
+            for listener in listeners:
+                listener._close()
 
     def _deliver(self) -> None:
         with self._lock:

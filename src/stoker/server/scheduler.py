@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from stoker.engines.base import Engine, Liveness
@@ -19,6 +20,7 @@ from stoker.schema.pool import Pool
 from stoker.schema.record import Job, PoolStatus
 from stoker.schema.state import RunState
 from stoker.server.decide import (
+    Abandon,
     Action,
     Collect,
     Continue,
@@ -41,6 +43,7 @@ logger = logging.getLogger(__name__)
 _LIVE_S = 2.0  # how often engines are asked whether their runs live
 _QUEUED_S = 5.0  # how often waiting too long is noticed
 _GONE_S = 0.25
+_DRAIN_S = 30.0  # how long a lost run's last words are waited for before its trial goes on without them
 
 
 @runtime_checkable
@@ -52,9 +55,21 @@ class Finds(Protocol):
 
 @runtime_checkable
 class Drains(Protocol):
-    """An engine that can ship what a dead supervisor left in its run directory."""
+    """An engine that can ship what a dead supervisor left in its run directory.
 
-    def drain(self, handle: str) -> None: ...
+    It goes on in the background; the handle it gives is alive until that is done.
+    """
+
+    def drain(self, handle: str) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Drain:
+    """The shipping of a collected run's last words."""
+
+    engine: str
+    handle: str | None
+    since: float
 
 
 class Scheduler:
@@ -77,7 +92,8 @@ class Scheduler:
         self._live = live
         self._now = now
         self._gone: dict[str, float] = {}
-        self._last = Snapshot(jobs=(), pools=pools, gone={})
+        self._drains: dict[str, _Drain] = {}
+        self._last = Snapshot(jobs=(), pools=pools, gone={}, collected={})
         self._reasons: tuple[Snapshot, Mapping[str, str]] = (self._last, {})
         self._woken = threading.Event()
         self._stopping = threading.Event()
@@ -99,16 +115,12 @@ class Scheduler:
             self._thread.join()
 
     def tick(self) -> int:
-        """Snapshot, decide, act; how many actions there were."""
+        """Snapshot, decide, act; how many actions went well."""
         now = self._now()
         snapshot = self._snapshot(now)
         actions = decide(snapshot, now)
         self._last = snapshot
-        for action in actions:
-            if self._stopping.is_set():
-                break
-            self._act(action)
-        return len(actions)
+        return sum(self._act(action) for action in actions if not self._stopping.is_set())
 
     def reasons(self) -> Mapping[str, str]:
         """Why each waiting job waits, as of the last tick."""
@@ -145,7 +157,7 @@ class Scheduler:
             logger.exception("tick failed")
             return _LIVE_S
         runs = [trial.run for job in self._last.jobs for trial in job.trials]
-        if self._gone:
+        if self._gone or self._drains:
             return _GONE_S
         if any(is_live(run) for run in runs):
             return _LIVE_S
@@ -155,46 +167,63 @@ class Scheduler:
         jobs = self._store.unfinished()
         watched: dict[str, list[RunNow]] = {}
         for job in jobs:
-            watched.setdefault(self._engine_of(job), []).extend(
-                trial.run for trial in job.trials if is_live(trial.run) and trial.run.handle and not trial.run.exit
-            )
+            live = [t.run for t in job.trials if is_live(t.run) and t.run.handle is not None and t.run.exit is None]
+            if live:
+                watched.setdefault(self._engine_of(job), []).extend(live)
         gone: dict[str, float] = {}
         for engine, runs in watched.items():
-            liveness = self._engines[engine].poll([run.handle for run in runs if run.handle]) if runs else {}
+            liveness = self._engines[engine].poll([run.handle for run in runs if run.handle is not None])
             for run in runs:
                 if liveness.get(run.handle or "", Liveness.GONE) is Liveness.GONE:
                     gone[run.id] = self._gone.get(run.id, now)
         self._gone = gone
-        return Snapshot(jobs=jobs, pools=self._pools, gone=gone)
+        live_ids = {run.id for runs in watched.values() for run in runs}
+        self._drains = {run: drain for run, drain in self._drains.items() if run in live_ids}
+        collected = {run: self._is_drained(drain, now) for run, drain in self._drains.items()}
+        return Snapshot(jobs=jobs, pools=self._pools, gone=gone, collected=collected)
+
+    def _is_drained(self, drain: _Drain, now: float) -> bool:
+        if drain.handle is None or now - drain.since > _DRAIN_S:
+            return True
+        return self._engines[drain.engine].poll([drain.handle])[drain.handle] is Liveness.GONE
 
     def _engine_of(self, job: JobNow | Job) -> str:
         pool = self._pools.get(job.pool)
         # A pool may have left config.toml while runs of its jobs go on; they are still the local engine's.
         return pool.engine if pool is not None else "local"
 
-    def _act(self, action: Action) -> None:
+    def _act(self, action: Action) -> bool:
+        """False if it failed: it is decided upon again at the next tick, and that need not hurry."""
         try:
-            match action:
-                case Start(run):
-                    self._start_run(run)
-                case Find(run):
-                    self._find_run(run)
-                case Move():
-                    self._move(action)
-                case Order(run, reason):
-                    self._store.order_stop(run, reason, now=self._now())
-                    logger.info("run %s told to stop: %s", run, reason)
-                    self._live.run_ordered(run)
-                    self._live.job_changed(_job_name(run))
-                case Collect():
-                    self._collect(action)
-                case Continue(trial):
-                    added = self._store.add_run(trial, now=self._now())
-                    self._live.job_changed(_job_name(added.id))
+            self._do(action)
         except StokerError as error:
             logger.warning("%s: %s", action, error)
+            return False
         except Exception:  # noqa: BLE001 - one run's trouble must not keep the others from being tended
             logger.exception("%s failed", action)
+            return False
+        return True
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Start(run):
+                self._start_run(run)
+            case Find(run):
+                self._find_run(run)
+            case Move():
+                self._move(action)
+            case Order(run, reason):
+                self._store.order_stop(run, reason, now=self._now())
+                logger.info("run %s told to stop: %s", run, reason)
+                self._live.run_ordered(run)
+                self._live.job_changed(_job_name(run))
+            case Collect(run):
+                self._collect(run)
+            case Abandon():
+                self._abandon(action)
+            case Continue(trial):
+                added = self._store.add_run(trial, now=self._now())
+                self._live.job_changed(_job_name(added.id))
 
     def _start_run(self, run: str) -> None:
         directory = self._home.run_dir(*_path_of(run))
@@ -206,10 +235,13 @@ class Scheduler:
         try:
             job = self._store.job_of(run)
             handle = self._engines[self._engine_of(job)].submit(self._launch(job, run))
-        except (StokerError, OSError) as error:
+        except StokerError as error:
             self._move(Move(run, RunState.FAILED, message=str(error)))
-            return
-        self._store.place_run(run, handle=handle)
+        except Exception as error:  # noqa: BLE001 - it would fail again at every tick; this way it ends, in words
+            logger.exception("run %s could not be submitted", run)
+            self._move(Move(run, RunState.FAILED, message=f"The engine failed: {error!r}. See server.log."))
+        else:
+            self._store.place_run(run, handle=handle)
 
     def _find_run(self, run: str) -> None:
         job = self._store.job_of(run)
@@ -232,23 +264,27 @@ class Scheduler:
             raise NotFoundError(f"Pool {job.pool!r} is not in config.toml any more.")
         return build_launch(job, *find_run(job, run), pool)
 
-    def _collect(self, action: Collect) -> None:
-        job = self._store.job_of(action.run)
-        engine = self._engines[self._engine_of(job)]
-        handle = next(t.run.handle for j in self._last.jobs for t in j.trials if t.run.id == action.run)
-        assert handle is not None
-        engine.cancel(handle)
-        if isinstance(engine, Drains):
-            try:
-                engine.drain(handle)
-            except StokerError as error:
-                logger.warning("run %s: what it left could not be shipped: %s", action.run, error)
+    def _collect(self, run: str) -> None:
+        name = self._engine_of(self._store.job_of(run))
+        engine, handle = self._engines[name], self._handle(run)
+        engine.cancel(handle)  # raises if anything is left alive: then the next tick tries again
+        drainer = engine.drain(handle) if isinstance(engine, Drains) else None
+        self._drains[run] = _Drain(name, drainer, self._now())
+        logger.info("run %s collected", run)
+
+    def _abandon(self, action: Abandon) -> None:
         if self._store.run(action.run).exit is not None:
-            return  # its last words said how it ended: the next tick goes by them
+            return  # it said how it ended after all; the next tick goes by that
         message = action.message
         if action.state is RunState.LOST:
-            message = f"{message} {engine.diagnose(handle)}".strip()
+            engine = self._engines[self._engine_of(self._store.job_of(action.run))]
+            message = f"{message} {engine.diagnose(self._handle(action.run))}".strip()
         self._move(Move(action.run, action.state, message=message, restart=action.restart))
+
+    def _handle(self, run: str) -> str:
+        """Of a run in the last snapshot that has one."""
+        found = (trial.run for job in self._last.jobs for trial in job.trials)
+        return next(now.handle for now in found if now.id == run and now.handle is not None)
 
     def _move(self, move: Move) -> None:
         self._store.move_run(

@@ -1,0 +1,131 @@
+"""A home, a clock, an engine without processes, and a real server on loopback around them."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from stoker.client import Client
+from stoker.home import Home, ServerAddress
+from stoker.schema.job import Share
+from stoker.schema.pool import Pool
+from stoker.server.app import Server, create_app
+from stoker.server.live import Live
+from stoker.server.scheduler import Scheduler
+from stoker.server.settings import Settings
+from stoker.server.store.base import Store
+from stoker.server.store.sql import open_store
+from tests.processes import wait_until
+from tests.server.fakes import FakeClock, FakeEngine
+
+TOKEN = "secret-of-the-test"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    monkeypatch.setenv("STOKER_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("STOKER_SERVER", raising=False)
+    return Home(tmp_path / "home").make()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def engine() -> FakeEngine:
+    return FakeEngine()
+
+
+@pytest.fixture
+def store(home: Home) -> Iterator[Store]:
+    store = open_store(home.database)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def pool() -> Pool:
+    return Pool(name="local", capacity=Share(cpus=2, memory_gb=8, gpus=0))
+
+
+@pytest.fixture
+def settings(pool: Pool) -> Settings:
+    return Settings(pools={"local": pool}, default_pool="local", idle_exit_s=900.0, max_package_bytes=1_000_000)
+
+
+@pytest.fixture
+def live() -> Live:
+    return Live()
+
+
+@pytest.fixture
+def scheduler(
+    store: Store, engine: FakeEngine, settings: Settings, home: Home, clock: FakeClock, live: Live
+) -> Scheduler:
+    return Scheduler(store, engines={"local": engine}, pools=settings.pools, home=home, live=live, now=clock)
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A server that answers."""
+
+    address: ServerAddress
+    left: threading.Event  # somebody asked it to end
+
+    @property
+    def port(self) -> int:
+        return int(self.address.url.rpartition(":")[2])
+
+
+@pytest.fixture
+def served(
+    store: Store, scheduler: Scheduler, settings: Settings, home: Home, clock: FakeClock, live: Live
+) -> Iterator[Served]:
+    left = threading.Event()
+    parts = Server(
+        store=store,
+        scheduler=scheduler,
+        live=live,
+        settings=settings,
+        home=home,
+        token=TOKEN,
+        owner="ada",
+        shutdown=left.set,
+        now=clock,
+    )
+    with serving(parts) as url:
+        yield Served(ServerAddress(url=url, token=TOKEN, pid=0), left)
+
+
+@contextmanager
+def serving(parts: Server) -> Iterator[str]:
+    """The app behind uvicorn in a thread; its url."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    config = uvicorn.Config(create_app(parts), log_config=None, log_level="warning", ws="none", lifespan="on")
+    web = uvicorn.Server(config)
+    thread = threading.Thread(target=web.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    wait_until(lambda: web.started or not thread.is_alive(), what="the server to listen")
+    assert web.started
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        parts.live.close()
+        web.should_exit = True
+        thread.join(timeout=60)
+        listener.close()
+
+
+@pytest.fixture
+def client(served: Served) -> Iterator[Client]:
+    client = Client(served.address)
+    yield client
+    client.close()
