@@ -72,21 +72,20 @@ def test_no_event_is_lost_or_doubled_when_the_server_is_killed_again_and_again(
             wait_until(lambda at=seen + 10: last_step(home, names[0]) >= min(at, 249), what="steps with no server")
         connect(home).close()
 
-    client = connect(home)
-    for name in names:
-        job = client.wait(name, timeout_s=120)
-        assert job.state is JobState.SUCCEEDED, job.reason
-        assert [run.attempt for run in job.trials[0].runs] == [1]
-        assert_said_everything_once(client, home, job)
+    with connect(home) as client:
+        for name in names:
+            job = client.wait(name, timeout_s=120)
+            assert job.state is JobState.SUCCEEDED, job.reason
+            assert [run.attempt for run in job.trials[0].runs] == [1]
+            assert_said_everything_once(client, home, job)
 
 
 @pytest.mark.parametrize("seed", [3])
 def test_run_is_restarted_from_its_checkpoint_when_the_supervisor_is_killed(
-    home: Home, project: Path, seed: int
+    home: Home, client: Client, project: Path, seed: int
 ) -> None:
     dice = random.Random(seed)
-    submit(project, "orphan", 120, 0.02)
-    client = connect(home)
+    submit(project, "orphan", 400, 0.02)
 
     for attempt in (1, 2):
         run_dir = home.run_dir("orphan", 1, attempt)
@@ -107,9 +106,8 @@ def test_run_is_restarted_from_its_checkpoint_when_the_supervisor_is_killed(
     assert_said_everything_once(client, home, client.job("orphan"))
 
 
-def test_run_fails_with_the_signals_name_when_user_code_is_killed(home: Home, project: Path) -> None:
+def test_run_fails_with_the_signals_name_when_user_code_is_killed(home: Home, client: Client, project: Path) -> None:
     submit(project, "victim", 10_000, 0.02)
-    client = connect(home)
     run_dir = home.run_dir("victim", 1, 1)
     wait_until(lambda: len(lines_written(run_dir)) > 3, what="user code to work")
 
@@ -123,8 +121,8 @@ def test_run_fails_with_the_signals_name_when_user_code_is_killed(home: Home, pr
     assert_said_everything_once(client, home, job)
 
 
-def test_everything_killed_at_once_is_picked_up_by_the_next_server(home: Home, project: Path) -> None:
-    submit(project, "blackout", 150, 0.02)
+def test_everything_killed_at_once_is_picked_up_by_the_next_server(home: Home, client: Client, project: Path) -> None:
+    submit(project, "blackout", 200, 0.02)
     run_dir = home.run_dir("blackout", 1, 1)
     wait_until(lambda: len(lines_written(run_dir)) > 20, what="user code to work")
 
@@ -132,7 +130,6 @@ def test_everything_killed_at_once_is_picked_up_by_the_next_server(home: Home, p
     os.kill(supervisor_pid(run_dir), signal.SIGKILL)
     os.kill(replica_pid(run_dir), signal.SIGKILL)
 
-    client = connect(home)
     job = client.wait("blackout", timeout_s=120)
     assert job.state is JobState.SUCCEEDED, job.reason
     assert [run.state for run in job.trials[0].runs] == [RunState.LOST, RunState.SUCCEEDED]
