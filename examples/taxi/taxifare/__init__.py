@@ -1,0 +1,1 @@
+"""Taxi fares from the distance of the ride."""
