@@ -5,11 +5,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 from stoker.home import Home, ServerAddress
 from stoker.schema.event import EventBatch, EventReply
+
+_TOKEN = "token-of-the-fake-server"
 
 
 class FakeServer:
@@ -29,6 +30,7 @@ class FakeServer:
         self.fail_next = 0  # answer so many event batches with 500, after having stored them: the ack is lost
         self._stop: str | None = None
         self._changed = threading.Condition()
+        self.asked_for = threading.Event()  # somebody waits for something under /held/, which never comes
         self._slow = threading.Event()
         self._slow.set()
         self._http: ThreadingHTTPServer | None = None
@@ -39,7 +41,7 @@ class FakeServer:
         self._http.daemon_threads = True
         threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         self.home.make().write_server(
-            ServerAddress(url=f"http://127.0.0.1:{self._http.server_port}", token="secret", pid=0)
+            ServerAddress(url=f"http://127.0.0.1:{self._http.server_port}", token=_TOKEN, pid=0)
         )
 
     def stop(self) -> None:
@@ -68,6 +70,12 @@ class FakeServer:
         with self._changed:
             self._stop = reason
             self._changed.notify_all()
+
+    def hold(self) -> None:
+        """Keep a request waiting until this server goes away."""
+        self.asked_for.set()
+        with self._changed:
+            self._changed.wait_for(lambda: not self.is_up)
 
     def order(self, wait_s: float) -> dict[str, Any]:
         with self._changed:
@@ -130,6 +138,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
+        if "/held/" in path:
+            self.fake.hold()
         if path.endswith("/orders"):
             run = path.split("/")[4]
             if run in self.fake.unknown_runs:
@@ -140,11 +150,13 @@ class _Handler(BaseHTTPRequestHandler):
             return self.answer(404, {"error": f"No {path}."})
         return self.send(200, content, "application/octet-stream")
 
+    do_HEAD = do_GET  # as uv asks first, for what it must wait for
+
     def answer(self, status: int, reply: dict[str, Any]) -> None:
         self.send(status, json.dumps(reply).encode(), "application/json")
 
     def send(self, status: int, content: bytes, kind: str) -> None:
-        if self.headers.get("Authorization") != "Bearer secret":
+        if self.headers.get("Authorization") != f"Bearer {_TOKEN}":
             status, content = 401, b'{"error": "no token"}'
         if not self.fake.is_up:
             self.close_connection = True
@@ -163,11 +175,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         pass
-
-
-def write_package(home: Home, name: str, content: bytes) -> Path:
-    """Put an archive where this home keeps packages."""
-    path = home.package_file(name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
-    return path

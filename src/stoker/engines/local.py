@@ -54,22 +54,26 @@ class LocalEngine:
         self._home = home
 
     def submit(self, launch: Launch) -> str:
-        """As the contract says; and a run that was started before is not started again, its handle is given again.
-
-        A server that is killed between starting a run and noting its handle leaves the next one to ask for it.
-        """
-        run_dir = self._home.run_dir(launch.job, launch.trial, launch.attempt)
+        run_dir = self._run_dir(launch)
         try:
             run_dir.mkdir(parents=True, exist_ok=True)
-            supervisor = _started_before(run_dir)
-            if supervisor is None:
-                partial = run_dir / ".run.json"
-                partial.write_text(launch.model_dump_json())
-                partial.replace(run_dir / "run.json")
-                supervisor = self._start_supervisor(run_dir)
+            partial = run_dir / ".run.json"
+            partial.write_text(launch.model_dump_json())
+            partial.replace(run_dir / "run.json")
+            supervisor = self._start_supervisor(run_dir)
         except OSError as error:
             raise StokerError(f"Cannot start run {launch.run} in {run_dir}: {error.strerror or error}.") from error
         return str(_Handle(run_dir, supervisor))
+
+    def find(self, launch: Launch) -> str | None:
+        """The handle of a run that was submitted by a server which was killed before it noted it; None if it was not.
+
+        A supervisor that has just been started is found by its command line, an ended one by what it left.
+        """
+        run_dir = self._run_dir(launch)
+        living = processes.with_words([b"stoker.supervisor", os.fsencode(run_dir)])
+        found = living or _noted(run_dir, "supervisor")
+        return str(_Handle(run_dir, found[0])) if found else None
 
     def poll(self, handles: Sequence[str]) -> Mapping[str, Liveness]:
         found = {}
@@ -105,11 +109,18 @@ class LocalEngine:
             return f"The last words of its supervisor (pid {found.supervisor.pid}):\n{said}"
         return f"Its supervisor (pid {found.supervisor.pid}) was killed without a word{_memory_hint()}."
 
-    def drain(self, handle: str) -> None:
-        """Start, in the background, a process that ships what a killed supervisor left in its run directory."""
+    def drain(self, handle: str) -> str | None:
+        """Start, in the background, a process that ships what a killed supervisor left in its run directory.
+
+        The handle it gives is alive until that is done; None when there is nothing to ship.
+        """
         found = _Handle.parse(handle)
-        if found is not None and found.run_dir.is_dir():
-            self._start_supervisor(found.run_dir, "--drain")
+        if found is None or not (found.run_dir / "spool.jsonl").exists():
+            return None
+        return str(_Handle(found.run_dir, self._start_supervisor(found.run_dir, "--drain")))
+
+    def _run_dir(self, launch: Launch) -> Path:
+        return self._home.run_dir(launch.job, launch.trial, launch.attempt)
 
     def _start_supervisor(self, run_dir: Path, *flags: str) -> ProcessId:
         log = str(run_dir / "supervisor.log")
@@ -144,15 +155,6 @@ def _reap(pid: int) -> None:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
         pass  # another server's
-
-
-def _started_before(run_dir: Path) -> ProcessId | None:
-    """The supervisor this run directory has or had."""
-    words = [b"stoker.supervisor", os.fsencode(run_dir)]
-    for process in processes.with_words(words):
-        return process
-    noted = _noted(run_dir, "supervisor")
-    return noted[0] if noted else None
 
 
 def _noted(run_dir: Path, who: str) -> list[ProcessId]:

@@ -66,7 +66,7 @@ def supervise(run_dir: Path, *, home: Home, node: int = 0) -> int:
 def drain(run_dir: Path, *, home: Home, node: int = 0) -> int:
     """Tell the server what a supervisor that was killed had no time to tell; starts and ends nothing."""
     plan = Plan.read(run_dir / "run.json")
-    spool = Spool(run_dir / "spool.jsonl")
+    spool = Spool(run_dir / "spool.jsonl", wait=True)
     if not spool.recovered.has_ended:
         inputs = Inputs(run_dir, spool)
         inputs.open(plan.on_node(node))

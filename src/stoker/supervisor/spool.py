@@ -61,13 +61,13 @@ class Recovered:
 class Spool:
     """The one writer of a run directory's spool; safe to use from several threads."""
 
-    def __init__(self, path: Path, *, grew: Callable[[], None] = lambda: None) -> None:
-        """Open it, cutting off a last line that is not whole. ConflictError while another process has it open."""
+    def __init__(self, path: Path, *, wait: bool = False) -> None:
+        """Open it, cutting off a last line that is not whole. While another process has it: wait, or ConflictError."""
         self.path = path
-        self.grew = grew
+        self.grew: Callable[[], None] = lambda: None  # called after each write
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError as error:
             os.close(self._file)
             raise ConflictError(f"Another supervisor is at work on {path.parent}. Wait until it has ended.") from error
