@@ -1,0 +1,68 @@
+"""`python -m stoker.gateway --home HOME`: serve until told to stop, or until the parent is gone."""
+
+import argparse
+import logging
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from stoker.errors import StokerError
+from stoker.gateway.server import Gateway
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    given = _parser().parse_args(argv)
+    logging.basicConfig(level=logging.WARNING, format="stoker gateway: %(message)s")
+    stop = threading.Event()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, lambda received, frame: stop.set())
+    try:
+        listening = None if given.fd is None else socket.socket(fileno=given.fd)
+        gateway = Gateway(given.home, listening=listening, port=given.port)
+    except (StokerError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201  this is a command
+        return 2
+    print(gateway.url, flush=True)  # noqa: T201  whoever started us reads it
+    if given.until_eof:
+        _watch(sys.stdin.buffer.read, stop)
+    if given.parent_pid is not None:
+        _watch(lambda: _wait_for(given.parent_pid), stop)
+    stop.wait()
+    gateway.discard_uploads()
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m stoker.gateway", description=__doc__)
+    parser.add_argument("--home", type=Path, required=True, help="the folder whose config.toml maps the buckets")
+    parser.add_argument("--port", type=int, default=0, help="on loopback; a free one if not given")
+    parser.add_argument("--fd", type=int, help="a listening socket to serve instead")
+    parser.add_argument("--until-eof", action="store_true", help="end when standard input ends")
+    parser.add_argument("--parent-pid", type=int, help="end when this process does")
+    return parser
+
+
+def _watch(wait: Callable[[], object], stop: threading.Event) -> None:
+    def watch() -> None:
+        wait()
+        stop.set()
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _wait_for(pid: int) -> None:
+    """Return when the process is gone."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    select.select([descriptor], [], [])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

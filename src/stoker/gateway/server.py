@@ -1,0 +1,58 @@
+"""A gateway in this process: its socket, its threads, its service."""
+
+import socket
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from stoker.gateway.http import HttpServer, listen
+from stoker.gateway.peers import can_tell, is_same_user
+from stoker.gateway.service import Service
+from stoker.storage import Place, Storage
+from stoker.storage.bucket import BucketFolder
+
+
+class Gateway:
+    """Serves from its making until `close`; also a context manager. ConfigError when the home's settings are bad."""
+
+    def __init__(self, home: Path, *, listening: socket.socket | None = None, port: int = 0) -> None:
+        storage = Storage(home)
+        _sweep(storage)
+        self._service = Service(storage)
+        self._server = HttpServer(
+            listening or listen(port), self._service.answer, admits=is_same_user if can_tell() else _anybody
+        )
+        threading.Thread(target=self._server.serve_forever, name="gateway", daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.socket.getsockname()[1]}"
+
+    def close(self) -> None:
+        """Take no more requests, and discard uploads that are not finished."""
+        self._server.shutdown()
+        self._server.server_close()
+        self.discard_uploads()
+
+    def discard_uploads(self) -> None:
+        """No client can come back to them once this process has ended."""
+        self._service.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def _sweep(storage: Storage) -> None:
+    """Remove what uploads of dead gateways have left."""
+    for name in storage.buckets.names("gs"):
+        root = storage.buckets.root(Place("gs", name, ""))
+        if isinstance(root, BucketFolder):
+            root.sweep()
+
+
+def _anybody(connection: socket.socket) -> bool:
+    return True
