@@ -90,15 +90,15 @@ class PbtSampler:
             self._vacant.append(self._one_of_the_best(trial, result.step))
 
     def _replace_if_poor(self, trial: int, time: float) -> Stop | None:
-        ranked = self._ranked()
-        cut = self._cut
-        if len(ranked) < 2 * cut or trial not in ranked[-cut:] or not self._may_make_another:
+        population, rank = self._settings.population, self._ranked().index(trial)
+        # Of a whole population it would be among the last, however those do that have not reported yet.
+        if rank < population - self._cut or not self._may_make_another:
             return None
         better = self._one_of_the_best(trial, time)
         del self._members[trial]
         self._vacant.append(better)
         copied = "a new one" if better is None else f"a copy of trial {better}"
-        return Stop(kind=StopKind.REPLACED, message=f"among the last {cut} of {len(ranked)}: {copied} takes its place")
+        return Stop(kind=StopKind.REPLACED, message=f"{rank + 1} of {population}: {copied} takes its place")
 
     @property
     def _cut(self) -> int:
