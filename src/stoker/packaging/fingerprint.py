@@ -2,9 +2,12 @@
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Iterator
 
 from stoker.packaging.runtimes import Runtime
+
+_ADD_SITE_DIR = re.compile(r"import site; site\.addsitedir\('([^']*)'\)")
 
 
 def fingerprint(runtime: Runtime) -> str:
@@ -25,27 +28,35 @@ def metadata_folders(site_dirs: Iterable[str]) -> Iterator[str]:
 
 def search_path(site_dirs: Iterable[str]) -> list[str]:
     """Site folders, each followed by the folders that its .pth files add."""
-    folders: list[str] = []
+    folders: dict[str, None] = {}
     for site_dir in site_dirs:
-        folders.append(site_dir)
-        for name in sorted(_names(site_dir)):
-            if name.endswith(".pth"):
-                folders += _added_by(os.path.join(site_dir, name))
-    return list(dict.fromkeys(folders))
+        _add_site_dir(site_dir, folders)
+    return list(folders)
 
 
-def _added_by(pth: str) -> list[str]:
+def _add_site_dir(site_dir: str, folders: dict[str, None]) -> None:
+    if site_dir in folders:
+        return
+    folders[site_dir] = None
+    for name in sorted(_names(site_dir)):
+        if name.endswith(".pth"):
+            _add_by_pth(os.path.join(site_dir, name), folders)
+
+
+def _add_by_pth(pth: str, folders: dict[str, None]) -> None:
     try:
         with open(pth, encoding="utf-8", errors="replace") as file:
             lines = [line.strip() for line in file]
     except OSError:
-        return []
-    folders = [os.path.join(os.path.dirname(pth), line) for line in lines if _is_path(line)]
-    return [folder for folder in folders if os.path.isdir(folder)]
-
-
-def _is_path(line: str) -> bool:
-    return bool(line) and not line.startswith(("#", "import ", "import\t"))
+        return
+    for line in lines:
+        layered = _ADD_SITE_DIR.fullmatch(line)  # the runtime is itself a layer: stoker was started from a job
+        if layered:
+            _add_site_dir(layered[1], folders)
+        elif line and not line.startswith(("#", "import ", "import\t")):
+            folder = os.path.join(os.path.dirname(pth), line)
+            if os.path.isdir(folder):
+                folders[folder] = None
 
 
 def _names(folder: str) -> list[str]:

@@ -19,7 +19,7 @@ def install(resolution: Resolution, needs: Needs, runtime: Runtime, *, python: P
     wanted.write_text("\n".join([*options, *resolution.lines, ""]))
     if resolution.installer == "uv":
         words = ["pip", "install", "--python", str(python), "--no-deps", "-r", str(wanted)]
-        done = Uv(runtime, folder).run(words, strategy="unsafe-best-match")
+        done = Uv(runtime, folder).run(words)
     else:
         done = _pip_install(wanted, needs, python=python)
     if done.returncode:

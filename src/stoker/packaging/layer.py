@@ -13,7 +13,17 @@ from stoker.packaging.runtimes import Runtime
 
 
 def make_layer(folder: Path, runtime: Runtime, *, provided: Path) -> Path:
-    """Make an empty layer in `folder` and return its python."""
+    """Make a layer that holds nothing yet, and return its python."""
+    packages = make_venv(folder, runtime)
+    # addsitedir, so that the runtime's own .pth files (editable installs, distutils) are obeyed as well. The plain
+    # path comes last: a stoker or hypertune that is installed in the runtime or the layer wins.
+    lines = [f"import site; site.addsitedir({site_dir!r})" for site_dir in runtime.interpreter.site_dirs]
+    (packages / "_stoker_runtime.pth").write_text("\n".join([*lines, str(provided), ""]))
+    return folder / "bin" / "python"
+
+
+def make_venv(folder: Path, runtime: Runtime) -> Path:
+    """Make an empty virtual environment of the runtime's Python, and return its site-packages."""
     interpreter = runtime.interpreter
     packages = site_packages(folder, runtime)
     packages.mkdir(parents=True)
@@ -24,13 +34,9 @@ def make_layer(folder: Path, runtime: Runtime, *, provided: Path) -> Path:
         (binaries / name).symlink_to(base)
     (folder / "pyvenv.cfg").write_text(
         f"home = {base.parent}\nimplementation = {interpreter.implementation}\nversion_info = {interpreter.version}\n"
-        f"include-system-site-packages = false\nprompt = stoker\n"
+        "include-system-site-packages = false\nprompt = stoker\n"
     )
-    # addsitedir, so that the runtime's own .pth files (editable installs, distutils) are obeyed as well. The plain
-    # path comes last: a stoker or hypertune that is installed in the runtime or the layer wins.
-    lines = [f"import site; site.addsitedir({site_dir!r})" for site_dir in interpreter.site_dirs]
-    (packages / "_stoker_runtime.pth").write_text("\n".join([*lines, str(provided), ""]))
-    return binaries / "python"
+    return packages
 
 
 def installed_in(folder: Path, runtime: Runtime) -> tuple[str, ...]:

@@ -12,14 +12,27 @@ from stoker.errors import UsageError
 from stoker.home import Home
 from stoker.packaging.installed import Installed
 from stoker.packaging.needs import Needs
-from stoker.packaging.offer import index_url, offer
 from stoker.packaging.requirements import hashes_of, name_of, without_hashes
 from stoker.packaging.resolution import Resolution
+from stoker.packaging.runtimes import Runtime
+from stoker.packaging.shadow import shadow_of
 from stoker.packaging.uv import Uv, short_reason
 
 # uv reads no metadata that breaks today's standard, and pip of the time does: pandas 0.24 asks for "pytz >=2011k".
-_PIP_CAN = re.compile(r"invalid metadata|could not be parsed|failed to parse|unsupported python", re.IGNORECASE)
+_PIP_CAN = re.compile(r"invalid metadata|could not be parsed|failed to parse", re.IGNORECASE)
 _OLDEST_FOR_UV = (3, 8)
+# " + six==1.17.0", " + x==1.0 (from file:///…)", " + x @ file:///…"; "~" where a version is put in place of itself.
+_WOULD_INSTALL = re.compile(
+    r"^ [+~] (?P<name>[\w.-]+)(?:==(?P<version>\S+)(?: \(from (?P<from>.+)\))?| @ (?P<url>\S+))$", re.MULTILINE
+)
+
+
+class Unresolvable(UsageError):
+    """The needs cannot be met; `reason` is the resolver's own explanation, short."""
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        self.reason = reason
+        super().__init__(message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +72,23 @@ def is_met(line: str, installed: Installed, needs: Needs, wanted: Wanted) -> boo
     return all(installed.satisfies(one) for one in (requirement, *(one for one in same if installed.applies(one))))
 
 
+def without_wheel(lines: Sequence[str], installed: Installed) -> set[str]:
+    """Of some `name==version` lines, those that have no wheel for the runtime: they are built from source."""
+    pins = [line for line in map(without_hashes, lines) if "==" in line]
+    if not pins or has_wheels(pins, installed.runtime):
+        return set()
+    return {pin for pin in pins if not has_wheels([pin], installed.runtime)}
+
+
+def has_wheels(lines: Sequence[str], runtime: Runtime, *, python: str | None = None) -> bool:
+    """Whether each line can be had as a wheel, for the runtime's own Python or for another version of it."""
+    with tempfile.TemporaryDirectory(prefix="stoker-wheels-") as scratch:
+        (Path(scratch) / "pins.in").write_text("\n".join([*map(without_hashes, lines), ""]))
+        words = ["pip", "compile", "pins.in", "--no-deps", "--only-binary", ":all:", "-q"]
+        words += ["--python", str(runtime.python), *(["--python-version", python] if python else [])]
+        return Uv(runtime, Path(scratch)).run(words).returncode == 0
+
+
 def parse(line: str) -> Requirement | None:
     """None for a bare URL, which only an installer can read."""
     try:
@@ -77,32 +107,26 @@ def _extras(requirement: Requirement) -> str:
 
 
 def _ask_uv(needs: Needs, wanted: Wanted, installed: Installed, *, home: Home, archives: Sequence[Path]) -> Resolution:
-    """First with the runtime's versions as the only ones of what it has; then with them as mere preferences.
+    """Ask what uv would install in the runtime's shadow: first with all that is there held fast, then freely.
 
-    The first asks no network about what is there. The second also looks at every index for every version, as pip
-    does, where uv by itself would stop at the first index that knows a name.
+    Held fast, `torchvision` comes in the version that goes with the runtime's torch; freely, it would come in its
+    newest, and bring another torch with it. Only what the package itself contradicts is let go from the start.
     """
-    folder = offer(installed, home=home)
+    python = shadow_of(installed, home=home)
     with tempfile.TemporaryDirectory(prefix="stoker-resolve-") as scratch:
         request = _Request(needs, wanted, installed, archives, Path(scratch))
         uv = Uv(installed.runtime, Path(scratch))
-        for strategy in ("first-index", "unsafe-best-match"):
-            words = request.words(prefer=strategy == "unsafe-best-match")
-            words += ["--find-links", str(folder / "wheels")]
-            done = uv.run(words, first_index=index_url(folder), strategy=strategy)
+        for hold in (True, False):
+            done = uv.run([*request.words(hold=hold), "--python", str(python)])
             if done.returncode == 0:
-                compiled = request.output.read_text()
-                for file in archives:
-                    compiled = compiled.replace(file.as_uri(), f"archive:{file.name}")
-                return Resolution("uv", _new_lines(compiled, wanted, installed))
-    is_old = installed.runtime.interpreter.numbers < _OLDEST_FOR_UV
-    if installed.get("pip") is not None and (is_old or _PIP_CAN.search(done.stderr)):
+                return Resolution("uv", _new_lines(done.stderr + done.stdout, wanted, archives))
+    too_old = installed.runtime.interpreter.numbers < _OLDEST_FOR_UV and "No solution found" not in done.stderr
+    if installed.get("pip") is not None and (too_old or _PIP_CAN.search(done.stderr)):
         lines = [line for line in wanted.requirements if not is_met(line, installed, needs, wanted)]
         return Resolution("pip", (*lines, *(f"archive:{file.name}" for file in archives)))
-    raise UsageError(
-        f"The requirements cannot be met on {installed.runtime}: {short_reason(done.stderr)}"
-        f"{_hint(needs, wanted, installed)}"
-    )
+    reason = short_reason(done.stderr)
+    hint = _hint(needs, wanted, installed)
+    raise Unresolvable(f"The requirements cannot be met on {installed.runtime}: {reason}{hint}", reason=reason)
 
 
 def _hint(needs: Needs, wanted: Wanted, installed: Installed) -> str:
@@ -113,7 +137,7 @@ def _hint(needs: Needs, wanted: Wanted, installed: Installed) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """The files of a `uv pip compile`."""
+    """The files of a `uv pip install --dry-run`."""
 
     needs: Needs
     wanted: Wanted
@@ -121,43 +145,45 @@ class _Request:
     archives: Sequence[Path]
     folder: Path
 
-    @property
-    def output(self) -> Path:
-        return self.folder / "pins.txt"
-
-    def words(self, *, prefer: bool) -> list[str]:
+    def words(self, *, hold: bool) -> list[str]:
+        """Write the files; `hold` makes the runtime's versions constraints."""
         asked = [without_hashes(line) for line in self.wanted.requirements]
         asked += [archive.as_uri() for archive in self.archives]
         options = [option for option in self.wanted.options if option != "--pre"]
-        (self.folder / "requirements.in").write_text("\n".join([*options, *asked, ""]))
-        (self.folder / "constraints.txt").write_text("\n".join([*self.wanted.constraints, ""]))
-        self.output.write_text("\n".join([*self._runtime_pins(), ""]) if prefer else "")
-        words = ["pip", "compile", "requirements.in", "--python", str(self.installed.runtime.python)]
-        words += ["-c", "constraints.txt", "-o", self.output.name, "--no-header", "--no-annotate", "-q"]
+        self._write("requirements.txt", [*options, *asked])
+        self._write("constraints.txt", [*self.wanted.constraints, *(self._held() if hold else [])])
+        words = ["pip", "install", "--dry-run", "-r", "requirements.txt", "-c", "constraints.txt"]
         if "--pre" in self.wanted.options:
             words += ["--prerelease", "allow"]
         if self.needs.prefer_runtime:
             # An override stands in for every wish about a package, also those of other packages.
-            (self.folder / "overrides.txt").write_text("\n".join([*self._runtime_pins(), ""]))
+            self._write("overrides.txt", self._pins(but=set()))
             words += ["--override", "overrides.txt"]
         return words
 
-    def _runtime_pins(self) -> list[str]:
-        versions = ((one.name, self.installed.version(one.name)) for one in self.installed)
+    def _held(self) -> list[str]:
+        unmet = {
+            name_of(line)
+            for line in self.wanted.requirements
+            if not is_met(line, self.installed, self.needs, self.wanted)
+        }
+        return self._pins(but=unmet)
+
+    def _pins(self, *, but: set[str | None]) -> list[str]:
+        versions = ((one.name, self.installed.version(one.name)) for one in self.installed if one.name not in but)
         return [f"{name}=={version}" for name, version in versions if version is not None]
 
+    def _write(self, name: str, lines: list[str]) -> None:
+        (self.folder / name).write_text("\n".join([*lines, ""]), encoding="utf-8")
 
-def _new_lines(compiled: str, wanted: Wanted, installed: Installed) -> tuple[str, ...]:
-    """What uv chose, without what the runtime has in that version; hashes the user gave are put back."""
+
+def _new_lines(said: str, wanted: Wanted, archives: Sequence[Path]) -> tuple[str, ...]:
+    """The lines to install, from what uv says it would; hashes the user gave are put back."""
     hashes = {name_of(line): hashes_of(line) for line in wanted.requirements if hashes_of(line)}
+    places = {archive.as_uri(): f"archive:{archive.name}" for archive in archives}
     lines = []
-    for line in compiled.splitlines():
-        text = line.strip()
-        if not text or text.startswith(("#", "-")):
-            continue
-        name = name_of(text)
-        pinned = re.fullmatch(r"[^=]+==(\S+).*", text)
-        if name and pinned and installed.version(name) == pinned[1]:
-            continue
-        lines.append(" ".join([text, *(f"--hash={one}" for one in hashes.get(name, ()))]))
+    for would in _WOULD_INSTALL.finditer(said):
+        name, version, url = would["name"], would["version"], would["from"] or would["url"]
+        line = f"{name} @ {places.get(url, url)}" if url else f"{name}=={version}"
+        lines.append(" ".join([line, *(f"--hash={one}" for one in hashes.get(name_of(name), ()))]))
     return tuple(lines)

@@ -15,6 +15,7 @@ from stoker.packaging.runtimes import Runtime
 _HIDDEN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX")
 _PREAMBLE = ("No solution found", "warning:", "WARNING", "Using Python", "Resolved ", "Prepared ", "Updating ")
 _SIMPLE = re.compile(r"Because (.+) and you require [^,]+, we can conclude that your requirements are unsatisfiable\.?")
+_TAGS = re.compile(r"You require .*?, but we only found wheels for .* with the following [\w ]*tags?: (.*)")
 _NOISE = re.compile(r"^(error|hint|cause|\s*[×╰─▶├│]+|\s*cause):?\s*", re.IGNORECASE)
 
 
@@ -25,18 +26,14 @@ class Uv:
     runtime: Runtime
     folder: Path
 
-    def run(
-        self, words: Sequence[str], *, first_index: str | None = None, strategy: str
-    ) -> subprocess.CompletedProcess[str]:
-        """Run `uv WORDS`; `first_index` is asked before all others. The caller looks at the return code."""
+    def run(self, words: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+        """Run `uv WORDS`; the caller looks at the return code."""
         environment = {key: value for key, value in os.environ.items() if key not in _HIDDEN}
         settings = uv_settings(environment, prefixes=(self.runtime.python.parent.parent,))
         environment.update(settings.variables)
-        if first_index is not None:
-            others = (environment.get("UV_INDEX", ""), environment.pop("UV_EXTRA_INDEX_URL", ""))
-            environment["UV_INDEX"] = " ".join(filter(None, (first_index, *others)))
-        environment["UV_INDEX_STRATEGY"] = strategy
         environment["UV_PYTHON_DOWNLOADS"] = "never"
+        # pip takes the best version of all indexes; uv, left alone, stops at the first that knows the name.
+        environment.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
         command = [_find_uv(), *words, "--color", "never", "--no-progress"]
         if settings.no_index:
             command.append("--no-index")
@@ -69,8 +66,9 @@ def short_reason(stderr: str) -> str:
 def _shortened(text: str) -> str:
     simple = _SIMPLE.fullmatch(text)
     text = simple[1] if simple else text.replace("we can conclude that your requirements are unsatisfiable", "no")
+    text = _TAGS.sub(lambda found: f"There are wheels for {found[1].replace('`', '')}", text)
     text = text if len(text) <= 400 else f"{text[:397]}..."
-    return text if text.endswith((".", "`")) else f"{text}."
+    return text if text.endswith(".") else f"{text}."
 
 
 def _find_uv() -> str:
