@@ -23,16 +23,16 @@ def test_a_job_that_succeeded_says_where_everything_is() -> None:
     text = described(job)
 
     for part in (
-        "jobId:         taxi_1",
-        "state:         SUCCEEDED",
-        "ran for:       1m 00s",
-        "priority:      5",
-        "labels:        team=fares",
-        "command:       python -m trainer.task --epochs 3 --job-dir /data/out",
-        "job-dir:       /data/out",
-        "run directory: /home/runs/taxi_1/1/1",
-        "checkpoint:    /home/runs/taxi_1/1/1/checkpoints/step-000000009",
-        "metrics:       loss=0.25",
+        "jobId:          taxi_1",
+        "state:          SUCCEEDED",
+        "ran for:        1m 00s",
+        "priority:       5",
+        "labels:         team=fares",
+        "command:        python -m trainer.task --epochs 3 --job-dir /data/out",
+        "job-dir:        /data/out",
+        "run directory:  /home/runs/taxi_1/1/1",
+        "checkpoint:     /home/runs/taxi_1/1/1/checkpoints/step-000000009",
+        "metrics:        loss=0.25",
         "(1m ago)",
     ):
         assert part in text
@@ -42,7 +42,7 @@ def test_a_job_that_succeeded_says_where_everything_is() -> None:
 def test_a_job_that_waits_says_why() -> None:
     job = a_job(JobState.QUEUED, reason="needs 4 CPUs, 2 of 2 are in use", started=None, ended=None)
 
-    assert "why:           needs 4 CPUs, 2 of 2 are in use" in described(job)
+    assert "why:            needs 4 CPUs, 2 of 2 are in use" in described(job)
 
 
 def test_a_failed_job_shows_phase_exit_code_and_the_users_own_traceback() -> None:

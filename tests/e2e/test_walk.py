@@ -146,6 +146,7 @@ def test_jobs_are_listed_and_filtered(project: Path, client: Client) -> None:
     assert listed("--name", "census*") == ["census_2", "census_1"]
     assert listed("--label", "team=b") == ["census_2"]
     assert listed("--label", "team=b", "--label", "kind=y") == []
+    assert listed("--label", "team=b", "--label", "kind=x") == ["census_2"]
     assert listed("--limit", "1") == ["taxi_1"]
     assert listed("--filter", "jobId:census* AND state:SUCCEEDED") == ["census_2", "census_1"]
     table = stoker("jobs", "list").out.splitlines()

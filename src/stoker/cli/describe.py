@@ -30,7 +30,7 @@ def describe(arguments: Arguments) -> None:
 
 def page(job: "Job", *, now: float) -> Iterator[str]:
     """The whole page, line by line."""
-    width = 15
+    width = 16
     for name, value in _facts(job, now=now):
         first, *rest = value.splitlines() or [""]
         yield f"{name + ':':<{width}}{first}"

@@ -13,6 +13,8 @@ from stoker.errors import UsageError
 if TYPE_CHECKING:
     from stoker.schema.record import Job, JobSummary
 
+_ALL = 10_000
+
 
 def build(parser: Parser) -> None:
     submit.build(parser)
@@ -116,13 +118,16 @@ def list_jobs(arguments: Arguments) -> None:
 
     wanted = read_filter(arguments.filter) if arguments.filter else Wanted()
     labels = {**wanted.labels, **(flags.merged(arguments.label) or {})}
+    first = next((f"{key}={value}" for key, value in labels.items()), None)
     found = connect().jobs(
         state=(*wanted.states, *(arguments.state or ())),
         name=arguments.name or wanted.name,
-        label=",".join(f"{key}={value}" for key, value in labels.items()) or None,
+        label=first,
         pool=arguments.pool,
-        limit=arguments.limit,
+        # The server looks for one label; for more, all that have the first are looked at here.
+        limit=arguments.limit if len(labels) < 2 else _ALL,
     )
+    found = tuple(job for job in found if labels.items() <= job.labels.items())[: arguments.limit]
     if arguments.json:
         print_json(found)
     elif arguments.format:
