@@ -1,16 +1,13 @@
 """Ranks, alone and together. Those together are real processes that speak over gloo."""
 
 import os
-import socket
-import subprocess
-import sys
-import textwrap
 
 import pytest
 import torch
 
 from stoker.errors import UsageError
 from stoker.pytorch.distributed import DistributedContext
+from tests.pytorch.ranks import run_ranks
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
 
@@ -19,30 +16,6 @@ VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK
 def no_ranks(monkeypatch):
     for name in (*VARIABLES, "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)
-
-
-def run_ranks(code: str, *, size: int, machines: int = 1) -> list[str]:
-    """Run the code as so many ranks, with torchrun's variables; what each printed."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    local_size = size // machines
-    processes = []
-    for rank in range(size):
-        ranks = (rank, size, rank % local_size, local_size, rank // local_size, machines)
-        variables = dict(zip(VARIABLES, map(str, ranks), strict=True))
-        environ = {**os.environ, **variables, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        command = [sys.executable, "-W", "error", "-c", textwrap.dedent(code)]
-        processes.append(
-            subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        )
-    try:
-        outputs = [process.communicate(timeout=120) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0] * size, outputs
-    return [out for out, _ in outputs]
 
 
 def test_one_rank_needs_nobody():
@@ -94,49 +67,61 @@ def test_variables_that_make_no_sense_are_named(monkeypatch, variables, expected
         DistributedContext.from_env()
 
 
+def exchange(machines: int) -> list[object]:
+    """On a rank: everything, once. Ranks are divided among so many machines, as torchrun would say it."""
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    local = size // machines
+    values = (rank % local, local, rank // local, machines)
+    os.environ.update(zip(VARIABLES[2:], map(str, values), strict=True))
+    c = DistributedContext.from_env()
+    found = [
+        c.gather({"rank": c.get_rank()}),
+        c.gather_local(c.rank),
+        c.allgather({"rank": c.rank}),
+        c.allgather_local(c.rank),
+        c.broadcast(f"from {c.rank}"),
+        c.broadcast_local(f"from {c.rank}"),
+        (c.get_num_agents(), c.get_local_rank(), c.get_size(), c.shard_batch_size(8)),
+        (c.all_reduce_any(c.rank == 2), c.all_reduce_any(False)),
+    ]
+    c.barrier()
+    c.close()
+    c.close()
+    return [*found, torch.distributed.is_initialized()]
+
+
 @pytest.mark.slow
-def test_ranks_exchange_objects_and_agree():
-    code = """
-        import torch.distributed as dist
-        from stoker.pytorch.distributed import DistributedContext
-        c = DistributedContext.from_env()
-        mine = {"rank": c.get_rank()}
-        print(c.gather(mine), c.gather_local(c.rank), c.allgather(mine), c.allgather_local(c.rank))
-        print(c.broadcast(f"from {c.rank}"), c.broadcast_local(f"from {c.rank}"), c.get_num_agents(), c.local_rank)
-        print(c.all_reduce_any(c.rank == 2), c.all_reduce_any(False), c.shard_batch_size(8))
-        c.barrier(); c.close(); c.close()
-        print(dist.is_initialized())
-    """
+def test_ranks_exchange_objects_and_agree(tmp_path):
+    by_rank = run_ranks(exchange, 4, tmp_path, 2)
 
-    outputs = run_ranks(code, size=4, machines=2)
-
-    everyone = "[{'rank': 0}, {'rank': 1}, {'rank': 2}, {'rank': 3}]"
-    for rank, output in enumerate(outputs):
+    everyone = [{"rank": rank} for rank in range(4)]
+    for rank, found in enumerate(by_rank):
         first = 2 * (rank // 2)
         machine = [first, first + 1]
-        gathered = everyone if rank == 0 else None
-        gathered_here = machine if rank == first else None
-        assert output.splitlines() == [
-            f"{gathered} {gathered_here} {everyone} {machine}",
-            f"from 0 from {first} 2 {rank % 2}",
-            "True False 2",
-            "False",
+        assert found == [
+            everyone if rank == 0 else None,
+            machine if rank == first else None,
+            everyone,
+            machine,
+            "from 0",
+            f"from {first}",
+            (2, rank % 2, 4, 2),
+            (True, False),
+            False,
         ]
 
 
-@pytest.mark.slow
-def test_a_process_group_of_the_users_own_is_used_and_left():
-    code = """
-        import torch, torch.distributed as dist
-        from stoker.pytorch.distributed import DistributedContext
-        dist.init_process_group("gloo")
-        c = DistributedContext.from_env()
-        print(c.allgather(c.rank))
-        c.close()
-        one = torch.ones(1)
-        dist.all_reduce(one)
-        print(one.item())
-        dist.destroy_process_group()
-    """
+def use_own_group() -> tuple[list[int], float]:
+    torch.distributed.init_process_group("gloo")
+    context = DistributedContext.from_env()
+    ranks = context.allgather(context.rank)
+    context.close()
+    one = torch.ones(1)
+    torch.distributed.all_reduce(one)
+    torch.distributed.destroy_process_group()
+    return ranks, one.item()
 
-    assert run_ranks(code, size=2) == ["[0, 1]\n2.0\n"] * 2
+
+@pytest.mark.slow
+def test_a_process_group_of_the_users_own_is_used_and_left(tmp_path):
+    assert run_ranks(use_own_group, 2, tmp_path) == [([0, 1], 2.0)] * 2
