@@ -107,7 +107,7 @@ def test_every_command_shows_an_example_of_itself(stoker: Stoker) -> None:
     from stoker.cli.completion import all_commands
 
     for path, parser in all_commands():
-        assert parser.example.replace('eval "$(', "").startswith(" ".join(["stoker", *path])), path
+        assert parser.example.replace('eval "$(', "").strip().startswith(" ".join(["stoker", *path])), path
         assert "Example:" in stoker(*path, "--help").out
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from stoker.cli.output import table
 from stoker.cli.parser import Arguments, Parser
-from stoker.errors import ConfigError
 
 if TYPE_CHECKING:
     from stoker.home import Home
@@ -38,17 +37,14 @@ def show(arguments: Arguments) -> None:
 
 
 def read(home: "Home") -> list[Setting]:
-    """Flag, environment, file, default: what holds now, in the order in which one would look."""
-    return [_from_environment("STOKER_HOME", "home", str(home.root)), *_server(home), *_from_file(home)]
-
-
-def _server(home: "Home") -> list[Setting]:
-    found = [_from_environment("STOKER_SERVER", "server", "started on demand")]
-    if os.environ.get("STOKER_TOKEN"):
-        found.append(Setting("token", "(not shown)", "environment: STOKER_TOKEN"))
-    else:
-        found.append(Setting("token", "(not shown)", f"file: {home.root / 'token'}"))
-    return found
+    """What holds now: the environment, then config.toml, then what is taken when neither says anything."""
+    return [
+        _from_environment("STOKER_HOME", "home", str(home.root)),
+        _from_environment("STOKER_SERVER", "server", "started when needed"),
+        Setting("token", "(not shown)", _token_origin(home)),
+        _from_environment("STOKER_PACKAGE_LIMIT_MB", "package limit, MB", "1000"),
+        *_of_server(home),
+    ]
 
 
 def _from_environment(variable: str, name: str, default: str) -> Setting:
@@ -56,23 +52,53 @@ def _from_environment(variable: str, name: str, default: str) -> Setting:
     return Setting(name, given or default, f"environment: {variable}" if given else "default")
 
 
-def _from_file(home: "Home") -> list[Setting]:
+def _token_origin(home: "Home") -> str:
+    return "environment: STOKER_TOKEN" if os.environ.get("STOKER_TOKEN") else f"file: {home.root / 'token'}"
+
+
+def _of_server(home: "Home") -> list[Setting]:
+    """The server's own settings as it would read them now; ConfigError names every bad one."""
+    from stoker.engines.local import local_capacity
+    from stoker.server.settings import load_settings
+
+    settings = load_settings(home.config, capacity=local_capacity)
+    in_force: dict[str, object] = {
+        "default_pool": settings.default_pool,
+        "idle_exit_s": settings.idle_exit_s,
+        "max_package_bytes": settings.max_package_bytes,
+    }
+    for name, pool in settings.pools.items():
+        in_force[f"pools.{name}.engine"] = pool.engine
+        for what, amount in pool.capacity:
+            in_force[f"pools.{name}.{what}"] = f"{amount:g}"
+        in_force[f"pools.{name}.ignore_accelerators"] = pool.ignore_accelerators
+    written = _written(home)
+    names = dict.fromkeys([*in_force, *written])
+    return [
+        Setting(
+            name,
+            str(in_force.get(name, written.get(name))),
+            f"file: {home.config}" if name in written else _default_origin(name),
+        )
+        for name in names
+    ]
+
+
+def _default_origin(name: str) -> str:
+    return "default: what this machine has" if name.endswith((".cpus", ".memory_gb", ".gpus")) else "default"
+
+
+def _written(home: "Home") -> dict[str, str]:
     import tomllib
 
-    if not home.config.exists():
-        return [Setting("pools.local", "this machine, as found", "default")]
-    try:
-        values = tomllib.loads(home.config.read_text())
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{home.config} is not TOML: {error}.") from error
-    return [Setting(name, value, f"file: {home.config}") for name, value in _flat(values)]
+    return _flat(tomllib.loads(home.config.read_text())) if home.config.exists() else {}
 
 
-def _flat(values: dict[str, object], prefix: str = "") -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+def _flat(values: dict[str, object], prefix: str = "") -> dict[str, str]:
+    found: dict[str, str] = {}
     for key, value in values.items():
         if isinstance(value, dict):
-            found += _flat(value, f"{prefix}{key}.")
+            found |= _flat(value, f"{prefix}{key}.")
         else:
-            found.append((f"{prefix}{key}", str(value)))
+            found[f"{prefix}{key}"] = str(value)
     return found

@@ -4,11 +4,17 @@ import json
 import os
 import sys
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
+from stoker.cli import flags
 from stoker.cli.output import say
 from stoker.cli.parser import Arguments, Parser
 from stoker.errors import ServerError
+from stoker.processes import ProcessId
+
+if TYPE_CHECKING:
+    from stoker.client import Client
 
 _STOP_TIMEOUT_S = 30.0
 
@@ -24,7 +30,11 @@ def build(parser: Parser) -> None:
         "status", status, help="say whether the server runs, and where", example="stoker server status --json"
     )
     status_command.add_argument("--json", action="store_true", help="pid, url, version and home, as JSON")
-    parser.add_command("run", run, help="run the server in the foreground", example="stoker server run")
+    run_command = parser.add_command(
+        "run", run, help="run the server in the foreground, until Ctrl-C", example="stoker server run --port 8765"
+    )
+    run_command.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="a loopback address (127.0.0.1)")
+    run_command.add_argument("--port", type=flags.whole, default=0, metavar="P", help="a free one if not given")
 
 
 def start(arguments: Arguments) -> None:
@@ -43,9 +53,11 @@ def stop(arguments: Arguments) -> None:
     except ServerError:
         say(f"No server is running for {Home.find().root}.")
         return
-    pid = client.health().pid
+    # A server elsewhere (STOKER_SERVER) has a pid that means nothing here.
+    server = ProcessId.of(client.address.pid) if client.address.pid else None
     client.shutdown()
-    _wait_until_gone(pid)
+    if server is not None:
+        _wait_until_gone(server)
     say("The server has ended. Jobs that run go on; the next command that needs a server starts one.")
 
 
@@ -54,7 +66,8 @@ def status(arguments: Arguments) -> int:
     from stoker.home import Home
 
     try:
-        health = connect(start=False).health()
+        client = connect(start=False)
+        health = client.health()
     except ServerError as error:
         if arguments.json:
             print(json.dumps({"running": False, "home": str(Home.find().root)}, indent=2))
@@ -65,32 +78,26 @@ def status(arguments: Arguments) -> int:
         print(json.dumps({"running": True, **health.model_dump(mode="json")}, indent=2))
     else:
         shown = {"pid": health.pid, "url": health.url, "version": health.version, "home": health.home}
+        shown["page"] = page_url(client)
         print("\n".join(f"{name + ':':<10}{value}" for name, value in shown.items()))
     return 0
 
 
 def run(arguments: Arguments) -> None:
-    # The same command line that starts it in the background, in place of this process: signals reach it directly.
-    os.execv(sys.executable, [sys.executable, "-m", "stoker.server"])
+    # The command line that starts it in the background, in place of this process: signals reach it directly.
+    never = str(100 * 365 * 86400)  # in the foreground it stays until it is told to go
+    words = ["--host", arguments.host, "--port", str(arguments.port), "--idle-exit-s", never]
+    os.execv(sys.executable, [sys.executable, "-m", "stoker.server", *words])
 
 
-def _wait_until_gone(pid: int) -> None:
+def page_url(client: "Client") -> str:
+    """The page's address with the key to it."""
+    return f"{client.address.url}/?{urlencode({'token': client.address.token})}"
+
+
+def _wait_until_gone(server: ProcessId) -> None:
     deadline = time.monotonic() + _STOP_TIMEOUT_S
-    while time.monotonic() < deadline:
-        if not _is_alive(pid):
-            return
+    while server.is_alive():
+        if time.monotonic() > deadline:
+            raise ServerError(f"The server (pid {server.pid}) was told to end and has not in {_STOP_TIMEOUT_S:g} s.")
         time.sleep(0.02)
-    raise ServerError(f"The server (pid {pid}) was told to end and has not within {_STOP_TIMEOUT_S:g} s.")
-
-
-def _is_alive(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    if stat.exists():  # a zombie has ended, though nobody has asked it how
-        return stat.read_text().rpartition(")")[2].split()[0] != "Z"
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return not Path("/proc/self").exists()

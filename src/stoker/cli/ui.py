@@ -1,9 +1,8 @@
 """`stoker ui`: the page, opened by someone who may see it."""
 
-from urllib.parse import urlencode
-
 from stoker.cli.output import say
 from stoker.cli.parser import Arguments, Parser
+from stoker.cli.server import page_url
 
 
 def build(parser: Parser) -> None:
@@ -14,8 +13,7 @@ def build(parser: Parser) -> None:
 def show(arguments: Arguments) -> None:
     from stoker.client import connect
 
-    client = connect()
-    url = f"{client.address.url}/?{urlencode({'token': client.address.token})}"
+    url = page_url(connect())
     print(url)
     if arguments.open:
         import webbrowser
