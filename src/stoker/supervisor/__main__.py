@@ -67,17 +67,20 @@ def drain(run_dir: Path, *, home: Home, node: int = 0) -> int:
     """Tell the server what a supervisor that was killed had no time to tell; starts and ends nothing."""
     plan = Plan.read(run_dir / "run.json")
     spool = Spool(run_dir / "spool.jsonl", wait=True)
-    if not spool.recovered.has_ended:
-        inputs = Inputs(run_dir, spool)
-        inputs.open(plan.on_node(node))
-        inputs.finish()
-    return _Server(plan, home=home, spool=spool, node=node, stop=StopRequest()).finish()
+    try:
+        if not spool.recovered.has_ended:
+            inputs = Inputs(run_dir, spool)
+            inputs.open(plan.on_node(node))
+            inputs.finish()
+        return _Server(plan, home=home, spool=spool, node=node).finish()
+    finally:
+        spool.close()
 
 
 class _Server:
     """The threads that speak to the server; begun late, because what they import would delay user code."""
 
-    def __init__(self, plan: Plan, *, home: Home, spool: Spool, node: int, stop: StopRequest) -> None:
+    def __init__(self, plan: Plan, *, home: Home, spool: Spool, node: int, stop: StopRequest | None = None) -> None:
         self._plan, self._home, self._spool, self._node, self._stop = plan, home, spool, node, stop
         self._shipper: Shipper | None = None
 
@@ -87,12 +90,13 @@ class _Server:
             return
         from stoker.supervisor.ship import OrderListener, Shipper  # noqa: PLC0415 -- see the class
 
-        find_server, on_stop = self._home.server, self._stop.ask
-        run = self._plan.run
+        find_server, run = self._home.server, self._plan.run
+        on_stop = self._stop.ask if self._stop is not None else lambda reason: None
         shipper = Shipper(self._spool.path, run=run, node=self._node, find_server=find_server, on_stop=on_stop)
         self._spool.grew = shipper.wake
         shipper.start()
-        OrderListener(run=run, find_server=find_server, on_stop=on_stop).start()
+        if self._stop is not None:
+            OrderListener(run=run, find_server=find_server, on_stop=on_stop).start()
         self._shipper = shipper
 
     def finish(self) -> int:

@@ -203,12 +203,16 @@ class StopRequest:
 
 
 def on_signals(handlers: Mapping[int, Callable[[], None]]) -> Callable[[], None]:
-    """Call these when the signals come; returns what puts the old handlers back."""
+    """Call these when the signals come; returns what puts the old handlers back.
+
+    A signal that is ignored stays so: nohup and a shell's & mean it.
+    """
 
     def handle(signum: int, frame: object) -> None:
         handlers[signum]()
 
-    old = {number: signal.signal(number, handle) for number in handlers}
+    heeded = [number for number in handlers if signal.getsignal(number) is not signal.SIG_IGN]
+    old = {number: signal.signal(number, handle) for number in heeded}
 
     def restore() -> None:
         for number, handler in old.items():

@@ -46,7 +46,8 @@ class Shipper(threading.Thread):
         self._on_stop = on_stop
         self._spool = os.open(spool, os.O_RDONLY)
         self._ack_file = spool.with_suffix(".ack")
-        self._offset = self._find(_acked_before(self._ack_file) + 1)
+        # The note is a hint, so the last event is sent in any case: the answer says what the server really has.
+        self._offset = self._find(_acked_before(self._ack_file) + 1, or_last=True)
         self._most_lines: int | None = None  # of a batch, while looking for an event that the server refuses
         self._gap_s, self._last_sent = _FIRST_GAP_S, 0.0
         self._grown, self._closing = threading.Event(), threading.Event()
@@ -63,6 +64,17 @@ class Shipper(threading.Thread):
         return self.has_sent_all
 
     def run(self) -> None:
+        try:
+            self._ship()
+        except NotFoundError as error:
+            logger.warning("the server does not know this run, its events stay in the spool: %s", error)
+        except UsageError as error:
+            logger.error("the server refused an event and what stands for it, giving up: %s", error)
+        finally:
+            self._server.close()
+            os.close(self._spool)
+
+    def _ship(self) -> None:
         while True:
             self._grown.clear()
             lines, size_bytes = self._next_batch()
@@ -70,12 +82,8 @@ class Shipper(threading.Thread):
                 self._pace(size_bytes)
                 try:
                     self._send(lines, size_bytes)
-                except NotFoundError as error:
-                    logger.warning("the server does not know this run, its events stay in the spool: %s", error)
-                    return
-                except UsageError as error:
-                    logger.error("the server refused an event and what stands for it, giving up: %s", error)
-                    return
+                except UsageError:
+                    raise
                 except StokerError as error:
                     self._server.wait_for_another(error)
             elif self._closing.is_set():
@@ -135,16 +143,19 @@ class Shipper(threading.Thread):
         body = self._head + b",".join(events) + b"]}"
         return self._server.request("POST", self._path, body=body, content_type="application/json")
 
-    def _find(self, seq: int) -> int:
-        """Where in the file this event begins, or will."""
-        offset = 0
+    def _find(self, seq: int, *, or_last: bool = False) -> int:
+        """Where in the file this event begins, or will; or where the last one does that is there."""
+        offset = last = 0
         with open(os.dup(self._spool), "rb") as file:
             file.seek(0)
             for line in file:
-                if not line.endswith(b"\n") or seq_of(line) >= seq:
+                if not line.endswith(b"\n"):
                     break
+                if seq_of(line) >= seq:
+                    return offset
+                last = offset
                 offset += len(line)
-        return offset
+        return last if or_last else offset
 
 
 class OrderListener(threading.Thread):
@@ -157,19 +168,26 @@ class OrderListener(threading.Thread):
         self._on_stop = on_stop
 
     def run(self) -> None:
+        try:
+            self._on_stop(self._next_order())
+        except NotFoundError:
+            pass  # its shipper says so
+        finally:
+            self._server.close()
+
+    def _next_order(self) -> str:
         while True:
             asked = time.monotonic()
             try:
                 reply = self._server.request("GET", self._path, params={"wait_s": _ORDERS_WAIT_S})
             except NotFoundError:
-                return
+                raise
             except StokerError as error:
                 self._server.wait_for_another(error)
                 continue
             self._server.is_well()
             if isinstance(reply, dict) and reply.get("stop"):
-                self._on_stop(reply["stop"])
-                return
+                return str(reply["stop"])
             # A server that does not hold the question must not be asked without pause.
             time.sleep(max(0.0, asked + 1.0 - time.monotonic()))
 
@@ -195,6 +213,11 @@ class _AnyServer:
         except ValueError as error:  # not JSON: something else answers there
             raise ServerError(f"{self._address.url if self._address else ''} does not answer as a server.") from error
 
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
     def is_well(self) -> None:
         if self._in_trouble:
             logger.warning("the server is there again")
@@ -205,9 +228,7 @@ class _AnyServer:
         if not self._in_trouble:
             logger.warning("will try again: %s", error)
         self._in_trouble = True
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self.close()
         until = time.monotonic() + self._retry_s
         self._retry_s = min(self._retry_s * 2, _LAST_RETRY_S)
         while time.monotonic() < until and self._find() == self._address:

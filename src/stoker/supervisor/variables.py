@@ -92,8 +92,8 @@ def process_environment(
     """The whole environment of a replica: what the supervisor inherited, less its secrets, and `own` over it."""
     hidden = {*_SECRETS, *(_OF_AN_OUTER_RUN if RUN_DIR_VARIABLE in inherited else ())}
     found = {name: value for name, value in inherited.items() if name not in hidden}
-    if len(plan.replicas) > 1:  # torchrun's default too: ranks that each take all cores are slower than one
-        found.setdefault("OMP_NUM_THREADS", "1")
+    if len(plan.replicas) > 1:  # torchrun's defaults too: ranks that each take all cores are slower than one
+        found = {"OMP_NUM_THREADS": "1", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", **found}
     found |= own
     roots = [os.path.normpath(root / folder) for folder in plan.import_roots]
     found["PYTHONPATH"] = os.pathsep.join([*roots, *filter(None, [found.get("PYTHONPATH")])])
@@ -169,7 +169,6 @@ def _torchrun(plan: Plan, replica: Replica, ports: Mapping[str, int]) -> dict[st
         "TORCHELASTIC_MAX_RESTARTS": "0",
         # There is no agent: with True, rank 0 would wait for a store that nobody opens.
         "TORCHELASTIC_USE_AGENT_STORE": "False",
-        "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
     }
 
 
