@@ -4,6 +4,7 @@ A line is what pip would accept: `six>=1.16; python_version < "3.9"`, with `--ha
 the options in `PASSED_ON`. A constraint is a line that begins with "-c ", followed by the requirement itself.
 """
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -37,7 +38,7 @@ class Requirements:
 def read_requirements(file: Path) -> Requirements:
     """Read a requirements.txt and what it includes; UsageError, with file and line, for what cannot be shipped."""
     found = Requirements()
-    _read_file(file, found, as_constraints=False)
+    _read_file(Path(os.path.abspath(file)), found, as_constraints=False)
     return found
 
 
@@ -100,7 +101,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         continued = line.endswith("\\") and not line.lstrip().startswith("#")
         pending += (line[:-1] if continued else line) + " "
         if not continued:
-            whole = _COMMENT.sub("", pending).strip()
+            whole = " ".join(_COMMENT.sub("", pending).split())
             pending = ""
             if whole:
                 yield start, whole
@@ -173,4 +174,4 @@ def _local_path(line: str, file: Path) -> Path | None:
 
 
 def _beside(file: Path, path: str) -> Path:
-    return (file.parent / Path(path.strip("\"'")).expanduser()).absolute()
+    return Path(os.path.abspath(file.parent / Path(path.strip("\"'")).expanduser()))

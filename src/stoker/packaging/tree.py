@@ -125,17 +125,15 @@ class _Walk:
             children = sorted(os.scandir(self.root / path), key=lambda child: child.name)
         except OSError as error:
             raise UsageError(f"Cannot read the folder {self.root / path}: {error.strerror}.") from error
-        count = 0
         for child in children:
-            if members is not None and child.name not in members:
-                continue
-            count += self._child(child, f"{path}/{child.name}" if path else child.name)
-        if path and not count:
+            if members is None or child.name in members:
+                self._child(child, f"{path}/{child.name}" if path else child.name)
+        if path and not children:
             self.entries.append(Entry(path, self.root / path, is_dir=True))
 
-    def _child(self, child: "os.DirEntry[str]", path: str) -> bool:
+    def _child(self, child: "os.DirEntry[str]", path: str) -> None:
         if self.ignore.ignores(path, is_dir=child.is_dir()):
-            return False
+            return
         if child.is_symlink():
             self.links.append(Entry(path, Path(child.path), link=os.readlink(child.path)))
         elif child.is_dir():
@@ -144,8 +142,6 @@ class _Walk:
             self.entries.append(_file_entry(path, Path(child.path)))
         else:
             self.notes.append(f"{path} is a socket, pipe or device and was left out.")
-            return False
-        return True
 
 
 def _with_links(found: _Walk) -> tuple[list[Entry], list[str]]:
