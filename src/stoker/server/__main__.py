@@ -12,7 +12,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import uvicorn
@@ -86,17 +86,12 @@ def _is_ours(descriptor: int, home: Home) -> bool:
 
 
 def _serve(home: Home, *, host: str, port: int, idle_exit_s: float | None) -> None:
-    _log_to(home.server_log)
     settings = load_settings(home.config, capacity=local_capacity)
     if idle_exit_s is not None:
         settings = settings.with_(idle_exit_s=idle_exit_s)
-    listener = _listen(host, port)
-    store = open_store(home.database)
-    try:
+    with closing(_listen(host, port)) as listener, closing(open_store(home.database)) as store:
+        _log_to(home.server_log)
         _Web(home, settings, store, listener).serve_until_told()
-    finally:
-        listener.close()
-        store.close()
 
 
 class _Web(uvicorn.Server):

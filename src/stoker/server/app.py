@@ -66,6 +66,7 @@ def create_app(server: Server) -> ASGIApp:
         openapi_url=f"{API}/openapi.json",
         docs_url=None,  # FastAPI's page fetches its scripts from another site
         redoc_url=None,
+        redirect_slashes=False,
         responses={"default": {"model": ErrorReply, "description": "What went wrong"}},
         telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
     )
@@ -104,8 +105,8 @@ def _handle_errors(app: FastAPI) -> None:
         return JSONResponse(body, status_code=error.status_code, headers=error.headers)
 
     @app.exception_handler(TooLargeError)
-    async def too_large(_request: Request, _error: TooLargeError) -> JSONResponse:
-        body = {"error": "The request is larger than this server takes here.", "problems": []}
+    async def too_large(_request: Request, error: TooLargeError) -> JSONResponse:
+        body = {"error": str(error), "problems": []}
         return JSONResponse(body, status_code=413, headers={"Connection": "close"})
 
     @app.exception_handler(Exception)

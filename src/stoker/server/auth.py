@@ -58,7 +58,7 @@ class Gate:
             )
         limit = self._limit(scope["path"])
         if int(headers.get("content-length") or 0) > limit:
-            return 413, f"The request is larger than the {limit:,} bytes this server takes here."
+            return 413, _too_large(limit)
         return None
 
     def _is_allowed(self, scope: Scope, headers: Headers) -> bool:
@@ -87,20 +87,28 @@ def has_cookie(headers: Headers, scope: Scope, token: str) -> bool:
 class TooLargeError(Exception):
     """A body that did not say its size went over the limit."""
 
+    def __init__(self, limit: int) -> None:
+        super().__init__(_too_large(limit))
+
+
+def _too_large(limit: int) -> str:
+    return f"The request is larger than the {limit:,} bytes this server takes here."
+
 
 class _Limited:
     """Counts a body that does not say how long it is."""
 
     def __init__(self, receive: Receive, limit: int) -> None:
         self._receive = receive
-        self._left = limit
+        self._limit = limit
+        self._seen = 0
 
     async def receive(self) -> Message:
         message = await self._receive()
         if message["type"] == "http.request":
-            self._left -= len(message.get("body", b""))
-            if self._left < 0:
-                raise TooLargeError
+            self._seen += len(message.get("body", b""))
+            if self._seen > self._limit:
+                raise TooLargeError(self._limit)
         return message
 
 

@@ -128,8 +128,8 @@ class LogRoutes:
 
     async def _follow(self, job: str, read: Read, cursor: int) -> AsyncIterator[str]:
         """What is there, then what comes, until the job has ended and everything was said."""
-        yield KEEP_ALIVE  # the headers go out at once, also when there is nothing to say yet
         with self.live.listen(job_topic(job)) as listener:
+            yield KEEP_ALIVE  # the headers go out at once, also when there is nothing to say yet
             while not listener.closed:
                 listener.take()
                 # Asked before reading: what a job says is stored before it ends, so then this reads the last of it.

@@ -30,11 +30,10 @@ class PackageRoutes:
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/packages", tags=["packages"])
-        router.add_api_route("/{hash}", self.get_package, methods=["GET", "HEAD"], response_class=FileResponse)
+        for method in ("GET", "HEAD"):
+            router.add_api_route("/{hash}", self.get_package, methods=[method], response_class=FileResponse)
+            router.add_api_route("/{hash}/{filename}", self.get_archive, methods=[method], response_class=FileResponse)
         router.add_api_route("/{hash}", self.put_package, methods=["PUT"], status_code=201)
-        router.add_api_route(
-            "/{hash}/{filename}", self.get_archive, methods=["GET", "HEAD"], response_class=FileResponse
-        )
         router.add_api_route("/{hash}/{filename}", self.put_archive, methods=["PUT"], status_code=201)
         return router
 

@@ -59,9 +59,9 @@ class SystemRoutes:
         return Response(status_code=202)
 
     async def _news(self) -> AsyncIterator[str]:
-        yield KEEP_ALIVE
         told: dict[str, str] = {}
         with self.live.listen(JOBS) as listener:
+            yield KEEP_ALIVE  # from here on nothing is missed
             while not listener.closed:
                 for job, line in (await run_in_threadpool(self._lines, listener.take())).items():
                     if told.get(job) != line:

@@ -52,7 +52,7 @@ jobs = Table(
     Column("ended", Float),
     Column("unfinished", Boolean, nullable=False),
 )
-Index("jobs_unfinished", jobs.c.number, sqlite_where=jobs.c.unfinished, postgresql_where=jobs.c.unfinished)
+Index("jobs_unfinished", jobs.c.unfinished, jobs.c.number)
 
 # `attempts` is the number of the newest run; `failures` and `losses` count runs that ended so.
 trials = Table(

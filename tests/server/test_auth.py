@@ -1,0 +1,117 @@
+"""Who is let in."""
+
+import http.client
+
+import pytest
+
+from tests.server.asking import API, BEARER, ask
+from tests.server.conftest import TOKEN, Served
+
+JOBS = f"{API}/jobs"
+
+
+def test_health_needs_no_token_and_tells_none(served: Served) -> None:
+    answer = ask(served, "GET", f"{API}/health", headers={})
+
+    assert answer.status == 200
+    assert answer.json["name"] == "stoker"
+    assert answer.json["url"] == served.address.url
+    assert TOKEN.encode() not in answer.body
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN}, {"Authorization": "Bearer "}, {"Cookie": "x=y"}],
+)
+@pytest.mark.parametrize("path", [JOBS, f"{API}/pools", f"{API}/openapi.json", f"{API}/events", "/nowhere"])
+def test_everything_else_needs_the_token(served: Served, headers: dict[str, str], path: str) -> None:
+    answer = ask(served, "GET", path, headers=headers)
+
+    assert answer.status == 401
+    assert "token" in answer.json["error"].lower()
+
+
+def test_token_opens(served: Served) -> None:
+    assert ask(served, "GET", JOBS).status == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "[::1"])
+def test_other_names_for_this_machine_are_refused(served: Served, host: str) -> None:
+    answer = ask(served, "GET", JOBS, headers={**BEARER, "Host": host})
+
+    assert answer.status in (400, 421)
+
+
+@pytest.mark.parametrize("host", ["localhost:1", "127.0.0.1", "[::1]:99", "LOCALHOST"])
+def test_loopback_names_are_answered(served: Served, host: str) -> None:
+    assert ask(served, "GET", JOBS, headers={**BEARER, "Host": host}).status == 200
+
+
+def test_large_json_is_refused_before_it_is_read(served: Served) -> None:
+    answer = ask(served, "POST", JOBS, headers={**BEARER, "Content-Length": str(1 << 40)})
+
+    assert answer.status == 413
+
+
+def test_large_body_that_does_not_say_its_size_is_refused(served: Served) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
+    headers = {**BEARER, "Transfer-Encoding": "chunked", "Content-Type": "application/json"}
+
+    connection.request("POST", JOBS, body=iter([b" " * 4_200_000]), headers=headers, encode_chunked=True)
+
+    assert connection.getresponse().status in (400, 413)
+    connection.close()
+
+
+# --- the page and its cookie
+
+
+def test_page_takes_the_token_into_a_cookie_that_scripts_cannot_read(served: Served) -> None:
+    answer = ask(served, "GET", f"/?token={TOKEN}", headers={})
+
+    assert answer.status == 303
+    assert answer.headers["location"] == "/"
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "samesite=strict" in cookie.lower()
+
+    page = ask(served, "GET", "/", headers={"Cookie": cookie.partition(";")[0]})
+    assert page.status == 200
+    assert b"<title>stoker</title>" in page.body
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert ask(served, "GET", JOBS, headers={"Cookie": cookie.partition(";")[0]}).status == 200
+
+
+def test_page_without_its_key_says_where_to_find_it(served: Served) -> None:
+    for path in ("/", "/?token=wrong"):
+        answer = ask(served, "GET", path, headers={})
+        assert answer.status == 401
+        assert b"stoker server status" in answer.body
+        assert "set-cookie" not in answer.headers
+
+
+def test_page_is_whole_and_has_no_inline_script(served: Served) -> None:
+    cookie = {"Cookie": f"stoker_{served.port}={TOKEN}"}
+    page = ask(served, "GET", "/", headers=cookie).body.decode()
+
+    assert "onclick" not in page
+    for path in ("/ui/app.js", "/ui/style.css"):
+        assert path in page
+        assert ask(served, "GET", path, headers=cookie).status == 200
+    script = ask(served, "GET", "/ui/app.js", headers=cookie).body.decode()
+    assert "innerHTML" not in script
+
+
+def test_cookie_changes_things_from_our_own_page_only(served: Served) -> None:
+    cookie = {"Cookie": f"stoker_{served.port}={TOKEN}"}
+    path = f"{API}/jobs/nope/cancel"
+
+    def status(**more: str) -> int:
+        return ask(served, "POST", path, headers={**cookie, **more}).status
+
+    assert status() == 401
+    assert status(Origin="http://127.0.0.1:1") == 401
+    assert status(Origin="null") == 401
+    assert status(Origin=served.address.url) == 404

@@ -1,0 +1,116 @@
+"""config.toml, read and refused."""
+
+from pathlib import Path
+
+import pytest
+
+from stoker.errors import ConfigError, NotFoundError
+from stoker.schema.job import Role, Share
+from stoker.schema.pool import DEFAULT_TIERS, Pool
+from stoker.server.settings import Settings, choose_pool, load_settings
+
+MACHINE = Share(cpus=8, memory_gb=32, gpus=1)
+
+
+def load(tmp_path: Path, text: str | None = None) -> Settings:
+    path = tmp_path / "config.toml"
+    if text is not None:
+        path.write_text(text)
+    return load_settings(path, capacity=lambda: MACHINE)
+
+
+def test_without_a_file_there_is_one_pool_as_large_as_the_machine(tmp_path: Path) -> None:
+    settings = load(tmp_path)
+
+    assert settings.pools == {"local": Pool(name="local", capacity=MACHINE)}
+    assert settings.default_pool == "local"
+    assert settings.idle_exit_s == 900
+
+
+def test_file_sets_capacity_and_the_machine_fills_the_rest(tmp_path: Path) -> None:
+    settings = load(tmp_path, "idle_exit_s = 5\n[pools.local]\ncpus = 2\nignore_accelerators = true\n")
+
+    pool = settings.pools["local"]
+    assert pool.capacity == Share(cpus=2, memory_gb=32, gpus=1)
+    assert pool.ignore_accelerators
+    assert settings.idle_exit_s == 5
+
+
+def test_default_pool_is_local_or_the_first(tmp_path: Path) -> None:
+    assert load(tmp_path, "[pools.big]\n[pools.local]\n").default_pool == "local"
+    assert load(tmp_path, "[pools.big]\n[pools.small]\n").default_pool == "big"
+    assert load(tmp_path, 'default_pool = "small"\n[pools.big]\n[pools.small]\n').default_pool == "small"
+
+
+def test_owner_changes_a_tier_role_by_role(tmp_path: Path) -> None:
+    settings = load(
+        tmp_path, "[pools.local.tiers.standard-1.worker]\ncount = 1\ncpus = 2\n[pools.local.tiers.MINE.ps]\n"
+    )
+
+    tiers = settings.pools["local"].tiers
+    assert tiers["STANDARD_1"][Role.WORKER].count == 1
+    assert tiers["STANDARD_1"][Role.PS] == DEFAULT_TIERS["STANDARD_1"][Role.PS]
+    assert set(tiers["MINE"]) == {Role.CHIEF, Role.PS}
+    assert tiers["BASIC"] == DEFAULT_TIERS["BASIC"]
+
+
+def test_every_bad_field_is_named(tmp_path: Path) -> None:
+    text = (
+        'colour = "red"\nidle_exit_s = -1\n[pools.local]\ncpus = "many"\n[pools.local.tiers.BASIC.chief]\ncount = 2\n'
+    )
+
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text)
+
+    told = "\n".join(caught.value.problems)
+    for field in ("colour", "idle_exit_s", "pools.local.cpus"):
+        assert field in told
+    assert "config.toml" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("pools = [", "is not TOML"),
+        ('default_pool = "moon"', "there is no pool 'moon'"),
+        ("[pools.local.tiers.BASIC.chief]\ncount = 2", "exactly one chief"),
+        ('[pools."a b"]', "pools"),
+        ('[pools.local]\nengine = "warp"', "engine"),
+    ],
+)
+def test_bad_file_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        load(tmp_path, text)
+
+
+def test_known_options_are_these(tmp_path: Path) -> None:
+    from stoker.server.settings import Config, PoolConfig
+
+    assert set(Config.model_fields) == {"pools", "default_pool", "idle_exit_s", "max_package_bytes"}
+    assert set(PoolConfig.model_fields) == {"engine", "cpus", "memory_gb", "gpus", "ignore_accelerators", "tiers"}
+
+
+# --- choose_pool
+
+POOLS = {name: Pool(name=name, capacity=MACHINE) for name in ("local", "us-east1")}
+
+
+@pytest.mark.parametrize(("asked", "given"), [(None, "local"), ("local", "local"), ("us-east1", "us-east1")])
+def test_pool_is_the_one_asked_for(asked: str | None, given: str) -> None:
+    pool, note = choose_pool(asked, POOLS, default="local")
+
+    assert (pool.name, note) == (given, "")
+
+
+@pytest.mark.parametrize("region", ["us-central1", "europe-west4", "asia-northeast3", "northamerica-northeast1"])
+def test_cloud_region_means_the_default_pool_with_a_note(region: str) -> None:
+    pool, note = choose_pool(region, POOLS, default="local")
+
+    assert pool.name == "local"
+    assert region in note
+
+
+@pytest.mark.parametrize("name", ["locl", "us-moon1", "central1", ""])
+def test_unknown_pool_is_not_found(name: str) -> None:
+    with pytest.raises(NotFoundError, match="Pools: local, us-east1"):
+        choose_pool(name, POOLS, default="local")
