@@ -20,8 +20,6 @@ import signal
 import time
 from typing import Any, Dict, Iterator, Optional
 
-_encode = json.JSONEncoder(separators=(",", ":")).encode
-
 
 def init(hparams: Optional[Dict[str, Any]] = None) -> "Context":
     """The context of this process's run. `hparams` are defaults for those the run does not set."""
@@ -34,7 +32,8 @@ class Context:
     def __init__(self, run_dir: Optional[str], hparams: Dict[str, Any]) -> None:
         self._run = _read_run(run_dir)
         self.managed = run_dir is not None  # a supervisor is watching
-        self.run_dir = run_dir or os.path.join("stoker-runs", time.strftime("%Y%m%d-%H%M%S-") + str(os.getpid()))
+        folder = run_dir or os.path.join("stoker-runs", time.strftime("%Y%m%d-%H%M%S-") + str(os.getpid()))
+        self.run_dir = os.path.abspath(folder)
         self.hparams = {**hparams, **self._run.get("hparams", {})}
         self.config_data = self._run.get("data", {})
         self.job = self._run.get("job")
@@ -47,7 +46,7 @@ class Context:
         self.latest_checkpoint = self._run.get("latest_checkpoint")  # a path, or None
         self.rank = int(os.environ.get("RANK", "0"))
         self.world_size = int(os.environ.get("WORLD_SIZE", "1"))
-        self._replica = os.environ.get("STOKER_REPLICA", "chief-0")
+        self._replica = _encode(os.environ.get("STOKER_REPLICA", "chief-0"))
         self._stop_file = os.path.join(self.run_dir, "stop")
         self._stopped = False
         self._events = -1  # file descriptor, opened at the first event
@@ -57,12 +56,13 @@ class Context:
 
     def report(self, step: int, group: str = "training", **metrics: float) -> None:
         """Record metrics at a step. Values are numbers, or anything `float()` takes (a 0-d tensor, a numpy scalar)."""
-        values = {name: _number(value) for name, value in metrics.items()}
-        self._write({"type": "metric", "step": int(step), "group": group, "values": values})
+        # Written out by hand: a general JSON encoder takes longer than all the rest, and some report at every step.
+        values = ",".join([_quoted(name) + ":" + _number(value) for name, value in metrics.items()])
+        self._write('"type":"metric","step":%d,"group":%s,"values":{%s}' % (int(step), _quoted(str(group)), values))
 
     def progress(self, fraction: float) -> None:
         """How far along the run is, from 0 to 1."""
-        self._write({"type": "progress", "fraction": min(max(float(fraction), 0.0), 1.0)})
+        self._write('"type":"progress","fraction":%r' % min(max(float(fraction), 0.0), 1.0))
 
     def save_checkpoint(self, path: Any, step: int, **metadata: Any) -> str:
         """Keep a file or folder as the checkpoint of this step; returns where it is kept.
@@ -75,7 +75,7 @@ class Context:
             raise FileNotFoundError("No checkpoint at {!r}: save it there first, then report it.".format(source))
         kept = source if _is_inside(source, self.checkpoint_dir) else self._copy_in(source, int(step))
         event = {"type": "checkpoint", "step": int(step), "path": kept, "size_bytes": _size(kept), "metadata": metadata}
-        self._write(event)
+        self._write(_encode(event)[1:-1])
         self.latest_checkpoint = kept
         return kept
 
@@ -112,15 +112,14 @@ class Context:
             os.close(self._events)
             self._events = -1
 
-    def _write(self, event: Dict[str, Any]) -> None:
-        event["time"] = time.time()
-        event["replica"] = self._replica
+    def _write(self, fields: str) -> None:
+        """Append an event; `fields` is its JSON without the brackets."""
         if self._events < 0:
             os.makedirs(self.run_dir, exist_ok=True)
             path = os.path.join(self.run_dir, "events.jsonl")
             self._events = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         # One write() with O_APPEND: lines of several ranks do not mix, and none is half there after kill -9.
-        os.write(self._events, (_encode(event) + "\n").encode())
+        os.write(self._events, ('{%s,"time":%r,"replica":%s}\n' % (fields, time.time(), self._replica)).encode())
 
     def _copy_in(self, source: str, step: int) -> str:
         suffix = "" if os.path.isdir(source) else os.path.splitext(source)[1]
@@ -130,9 +129,13 @@ class Context:
             shutil.copytree(source, partial)
         else:
             shutil.copy2(source, partial)
-        if os.path.isdir(kept):
-            shutil.rmtree(kept)
-        os.replace(partial, kept)
+        if os.path.isdir(kept):  # saved again: the old one goes only when the new one is whole
+            old = "{}.old-{}".format(kept, os.getpid())
+            os.rename(kept, old)
+            os.rename(partial, kept)
+            shutil.rmtree(old)
+        else:
+            os.replace(partial, kept)
         return kept
 
 
@@ -162,13 +165,32 @@ def _notice_sigterm(context: Context) -> None:
         pass  # not the main thread: the stop file will do
 
 
-def _number(value: Any) -> Any:
+def _number(value: Any) -> str:
+    """A metric's value as JSON; NaN and the infinities go by name, for which JSON has no numbers."""
     number = float(value)
-    if number != number:
-        return "NaN"
-    if number in (float("inf"), float("-inf")):
-        return "Infinity" if number > 0 else "-Infinity"
-    return number
+    if number - number == 0.0:
+        return float.__repr__(number)
+    return '"NaN"' if number != number else '"Infinity"' if number > 0 else '"-Infinity"'
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no word for: numpy's and torch's scalars as numbers, all else as text."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return str(value)
+
+
+_encode = json.JSONEncoder(separators=(",", ":"), default=_plain).encode
+_quoted_names: Dict[str, str] = {}
+
+
+def _quoted(name: str) -> str:
+    if name not in _quoted_names:
+        if len(_quoted_names) > 1000:
+            _quoted_names.clear()
+        _quoted_names[name] = _encode(name)
+    return _quoted_names[name]
 
 
 def _is_inside(path: str, folder: str) -> bool:
