@@ -70,11 +70,12 @@ def unwrap(model: nn.Module) -> nn.Module:
 
 
 def set_gradient_sync(model: nn.Module, *, enabled: bool) -> None:
-    """Whether the next backward exchanges gradients: not between the batches of one optimizer step."""
+    """Whether the next backward exchanges gradients: not between the batches of one optimizer step.
+
+    FSDP does it anyway: to put it off, each rank would have to hold the gradients of the whole model.
+    """
     if isinstance(model, DistributedDataParallel):
         model.require_backward_grad_sync = enabled
-    elif is_sharded(model):
-        model.set_requires_gradient_sync(enabled)  # type: ignore[operator]
 
 
 @contextmanager

@@ -29,7 +29,7 @@ def take(
     context: PyTorchTrialContext, callbacks: Callbacks, stream: TrainingStream, description: dict[str, Any]
 ) -> Checkpoint | None:
     """All of it, on rank 0; None on the others. Collective. The tensors are the live ones: copy before training on."""
-    own = {"rng": rng.get_state(context.device), "data": stream.state_dict()}
+    own = {"rng": rng.get_state(context.device), "data": stream.state_dict(), "gradients": _gradients(context)}
     ranks = context.distributed.gather(own)
     models = [parallel.whole(parallel.unwrap(model).state_dict()) for model in context.models]
     optimizers = [parallel.whole(optimizer.state_dict()) for optimizer in context.optimizers]
@@ -79,6 +79,7 @@ def put_back(checkpoint: Checkpoint, context: PyTorchTrialContext, callbacks: Ca
     load_models(content["models_state_dict"], context.models)
     _load_each("optimizer", content["optimizers_state_dict"], context.optimizers)
     _load_each("LR scheduler", content["lr_schedulers_state_dict"], context.lr_schedulers)
+    _put_back_gradients(content["ranks"], context)
     scaler = content["scaler_state_dict"]
     if context.scaler is not None and scaler is not None:
         context.scaler.load_state_dict(scaler)
@@ -94,6 +95,30 @@ def data_state(checkpoint: Checkpoint, rank: int) -> dict[str, Any]:
     """Where the data stood. A rank that did not exist then takes rank 0's word."""
     ranks = checkpoint.state["ranks"]
     return dict(ranks[rank if rank < len(ranks) else 0]["data"])
+
+
+def _gradients(context: PyTorchTrialContext) -> list[list[torch.Tensor | None]] | None:
+    """The sum so far, between the batches of one optimizer step; each rank has its own until they are exchanged."""
+    if context.updates:
+        return None
+    sums = [[parallel.whole(param.grad) for param in model.parameters()] for model in context.models]
+    if context.distributed.size == 1:
+        return sums
+    return [[None if grad is None else grad.cpu() for grad in model] for model in sums]
+
+
+def _put_back_gradients(ranks: list[dict[str, Any]], context: PyTorchTrialContext) -> None:
+    sums = [rank["gradients"] for rank in ranks if rank["gradients"] is not None]
+    if not sums:
+        return
+    rank = context.distributed.rank
+    same_ranks = len(sums) == context.distributed.size
+    for index, model in enumerate(context.models):
+        for param, *by_rank in zip(model.parameters(), *(own[index] for own in sums), strict=True):
+            if by_rank[0] is not None:
+                # Among other ranks than before, each takes the mean: what they exchange in the end is the same.
+                value = by_rank[rank] if same_ranks else torch.stack(by_rank).mean(0)
+                param.grad = parallel.share_of(value.to(param.device, copy=True), param)
 
 
 def put_back_rng(checkpoint: Checkpoint, context: PyTorchTrialContext) -> None:

@@ -41,7 +41,7 @@ class PyTorchTrialContext(RunInfo):
         self._tensorboard_enabled = settings.tensorboard
         self._unaveraged: set[int] = set()
         self._aggregation = settings.aggregation_frequency
-        self._updates = True  # whether the current batch ends with an optimizer step
+        self.updates = True  # whether the current batch ends with an optimizer step
         self._scaled_step = False
         self._warned_types: set[type] = set()
         if self._precision is Precision.FP16:
@@ -160,7 +160,7 @@ class PyTorchTrialContext(RunInfo):
                     f"auto_zero_grads=False with aggregation_frequency={self._aggregation}: the trainer must know when"
                     " a sum of gradients begins. Leave auto_zero_grads on."
                 )
-            if not self._updates:
+            if not self.updates:
                 return
             if id(optimizer) not in self._unaveraged:
                 _divide_gradients(optimizer, self._aggregation)
@@ -218,9 +218,9 @@ class PyTorchTrialContext(RunInfo):
         """The trainer's: a batch begins."""
         self._batch_idx = batch_idx
         if self._aggregation > 1:
-            self._updates = (batch_idx + 1) % self._aggregation == 0
+            self.updates = (batch_idx + 1) % self._aggregation == 0
             for model in self.models:
-                parallel.set_gradient_sync(model, enabled=self._updates)
+                parallel.set_gradient_sync(model, enabled=self.updates)
 
     def end_batch(self, batch_idx: int) -> None:
         """The trainer's: a batch was learned from."""

@@ -34,6 +34,7 @@ _NAMES: dict[torch.dtype, str] = {
     torch.bool: "BOOL",
 }
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
+_ALIGNMENT = 64  # bytes, as torch's own memory
 _LONGEST_HEADER = 100_000_000  # the format's own limit
 
 
@@ -44,7 +45,7 @@ def can_hold(tensor: torch.Tensor) -> bool:
 
 def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> int:
     """Write CPU tensors, make sure they are on disk, and return the size."""
-    # Wide types first: every tensor then starts at a multiple of its item size and can be read in place.
+    # Wide types first: the format's rule, so that every tensor starts at a multiple of its item size.
     ordered = sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0]))
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
@@ -52,7 +53,7 @@ def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> int:
         begin, end = end, end + tensor.numel() * tensor.element_size()
         header[name] = {"dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
+    text += b" " * (-(8 + len(text)) % _ALIGNMENT)
     with path.open("wb", buffering=0) as file:
         _write_all(file.fileno(), len(text).to_bytes(8, "little") + text)
         for _, tensor in ordered:
@@ -88,8 +89,8 @@ def _view(path: Path, name: str, entry: Any, data: torch.Tensor) -> torch.Tensor
         if not 0 <= begin <= end <= data.numel():
             raise ValueError("out of the file")
         part = data[begin:end]
-        if part.storage_offset() % dtype.itemsize:
-            part = part.clone()
+        if part.data_ptr() % _ALIGNMENT:
+            part = part.clone()  # torch.set_rng_state, for one, crashes on memory that torch did not lay out
         return part.view(dtype).view(shape)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise StokerError(f"{path}: the entry of tensor {name!r} is damaged ({entry}).") from error
