@@ -13,11 +13,8 @@ runs/                JOB/TRIAL/ATTEMPT/, a run directory each
 
 import json
 import os
-import secrets
 from dataclasses import dataclass
 from pathlib import Path
-
-import platformdirs
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +34,12 @@ class Home:
 
     @classmethod
     def find(cls) -> "Home":
-        given = os.environ.get("STOKER_HOME")
-        root = Path(given).expanduser() if given else Path(platformdirs.user_data_dir("stoker", appauthor=False))
-        return cls(root.absolute())
+        if given := os.environ.get("STOKER_HOME"):
+            return cls(Path(given).expanduser().absolute())
+        # Loaded when needed: supervisors are always given their home, and user code waits for every import.
+        import platformdirs  # noqa: PLC0415
+
+        return cls(Path(platformdirs.user_data_dir("stoker", appauthor=False)).absolute())
 
     @property
     def config(self) -> Path:
@@ -104,6 +104,8 @@ class Home:
         """This home's secret, made on first use."""
         path = self.root / "token"
         if not path.exists():
+            import secrets  # noqa: PLC0415 -- as above
+
             write_private(path, secrets.token_urlsafe(32))
         return path.read_text()
 

@@ -5,7 +5,6 @@ Imports little, because user code waits for it: the rest is loaded once user cod
 
 import signal
 import sys
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,6 +57,8 @@ def supervise(run_dir: Path, *, home: Home, node: int = 0) -> int:
     try:
         supervision.run()
     except Exception as error:  # noqa: BLE001 -- a bug of ours must end the run in words, not leave it to be found lost
+        import traceback  # noqa: PLC0415 -- see above
+
         traceback.print_exc()
         spool.end(phase="start", message=f"The supervisor failed: {error!r}.", traceback=traceback.format_exc())
     return server.finish()
