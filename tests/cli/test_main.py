@@ -1,5 +1,6 @@
 """The way in: help, version, errors and exit codes."""
 
+import os
 import subprocess
 import sys
 
@@ -118,3 +119,14 @@ def test_a_reader_that_leaves_is_no_error() -> None:
 
     assert done.stdout.startswith("Usage: stoker")
     assert done.stderr == ""
+
+
+@pytest.mark.slow
+def test_letters_that_the_terminal_lacks_are_escaped() -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    command = [sys.executable, "-m", "stoker.cli.main", "jobs", "list", "--filter", "größe"]
+
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+    assert done.returncode == 2
+    assert r"gr\xf6\xdfe" in done.stderr

@@ -4,6 +4,7 @@ Nothing is imported here but what every command needs: `stoker --help` is read f
 module is loaded only when it is spoken to.
 """
 
+import io
 import os
 import sys
 import traceback
@@ -57,6 +58,7 @@ Examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """The command's exit code: 0 done, 1 failed, 2 misused, 130 interrupted."""
     words = list(sys.argv[1:] if argv is None else argv)
+    _print_anything()
     try:
         code = run(words)
         sys.stdout.flush()
@@ -119,6 +121,13 @@ def _complete(words: list[str]) -> int:
 
     print("\n".join(candidates(words)))
     return 0
+
+
+def _print_anything() -> None:
+    """A job's log may hold what this terminal's encoding has no letters for; that must not end the following."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _complain(message: str) -> None:

@@ -36,7 +36,8 @@ def overview(points: "Sequence[MetricPoint]") -> str:
     rows = []
     for (trial, group, name), course in series.items():
         values = [value for _, value in course]
-        shown = f"{group}/{name}" if not several else f"trial {trial}: {group}/{name}"
+        shown = name if group == "training" else f"{group}/{name}"
+        shown = f"trial {trial}: {shown}" if several else shown
         numbers = [f"{number:.6g}" for number in (values[-1], min(values), max(values))]
         rows.append([shown, *numbers, str(course[-1][0]), sparkline(values)])
     return table(["METRIC", "NEWEST", "LOWEST", "HIGHEST", "STEP", "COURSE"], rows)

@@ -1,0 +1,104 @@
+"""The rules of the house that no linter knows."""
+
+import ast
+import importlib
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from stoker.cli.completion import all_commands
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted((ROOT / "src" / "stoker").rglob("*.py"))
+HEAVY = ("torch", "ray", "optuna", "sqlalchemy", "fastapi", "pandas", "numpy")
+
+MAX_MODULE_LINES = 500
+MAX_FUNCTION_LINES = 60
+MAX_DEPENDENCIES = 10
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT / "src"))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_a_module_is_short_and_says_what_it_is_for(path: Path) -> None:
+    text = path.read_text()
+
+    assert len(text.splitlines()) <= MAX_MODULE_LINES
+    assert ast.get_docstring(ast.parse(text)), "it has no docstring"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_a_function_fits_a_screen(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1 - docstring_lines(node)
+            assert length <= MAX_FUNCTION_LINES, f"{node.name}, line {node.lineno}: {length} lines"
+
+
+def docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    if ast.get_docstring(node) is None:
+        return 0
+    return (node.body[0].end_lineno or 0) - node.body[0].lineno + 1
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_all_names_what_is_there(path: Path) -> None:
+    """That it is sorted is ruff's to see (RUF022)."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Assign) and [getattr(t, "id", "") for t in node.targets] == ["__all__"]:
+            names = ast.literal_eval(node.value)
+            module = importlib.import_module(
+                name_of(path).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+            )
+            assert [name for name in names if not hasattr(module, name)] == []
+
+
+def test_the_core_has_few_dependencies() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+    assert len(project["dependencies"]) <= MAX_DEPENDENCIES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import stoker",
+        "import stoker.client",
+        "import stoker.cli.main",
+        "from stoker.cli.main import main; main(['--help'])",
+        "from stoker.cli.main import main; main(['jobs', 'submit', 'training', '--help'])",
+        "import stoker.supervisor.__main__",
+    ],
+)
+def test_heavy_libraries_stay_in_their_rooms(code: str) -> None:
+    script = f"{code}\nimport sys; sys.stderr.write(' '.join(name for name in {HEAVY!r} if name in sys.modules))"
+
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert done.stderr == ""
+
+
+@pytest.mark.slow
+def test_help_loads_next_to_nothing() -> None:
+    """It is what people wait for most often: no models, no tables, no HTTP."""
+    script = "from stoker.cli.main import main; main(['--help']); import sys; sys.stderr.write(repr(set(sys.modules)))"
+
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    loaded = ast.literal_eval(done.stderr)
+    assert not loaded & {"pydantic", "yaml", "http.client", "rich", "argparse", "stoker.client", "stoker.schema"}
+
+
+def test_every_command_is_documented() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    text = "\n".join(page.read_text() for page in pages)
+
+    missing = [command for path, _ in all_commands() if (command := " ".join(["stoker", *path])) not in text]
+
+    assert missing == []
