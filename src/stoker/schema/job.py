@@ -4,9 +4,11 @@ import re
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from stoker.schema.model import Model
+from stoker.schema.search import SearchSpec
+from stoker.schema.space import Errors
 
 JOB_NAME_RULE = "letters, digits and underscores, starting with a letter, at most 128"
 _JOB_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,127}")
@@ -117,6 +119,7 @@ class JobSpec(Model):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     chief_name: Literal["chief", "master"] = "chief"
     labels: Labels = {}
+    search: SearchSpec | None = Field(None, description="try many sets of hyperparameters; one trial without it")
 
     @field_validator("name")
     @classmethod
@@ -146,6 +149,17 @@ class JobSpec(Model):
             if not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
                 raise ValueError(f"label {key}={value}: keys are [a-z][a-z0-9_-]{{0,62}}, values [a-z0-9_.-]{{0,63}}")
         return labels
+
+    @field_validator("search")
+    @classmethod
+    def _search_leaves_hparams_alone(cls, search: SearchSpec | None, info: ValidationInfo) -> SearchSpec | None:
+        errors = Errors()
+        fixed = info.data.get("hparams", {})
+        for name in search.space if search is not None else ():
+            if name in fixed:
+                errors.add(("space", name), "clashes with hparams, which fixes its value", fixed[name])
+        errors.raise_any("search")
+        return search
 
     @model_validator(mode="after")
     def _has_something_to_run(self) -> Self:

@@ -19,6 +19,7 @@ from stoker.schema.model import Model
 Number = Annotated[float, Field(allow_inf_nan=False)]
 GridCount = Annotated[int, Field(ge=1, description="how many points of a grid")]
 Path = tuple[str, ...]
+Loc = tuple[str | int, ...]  # a path in a document
 Space = dict[str, Any]  # names to parameters, or to maps of them
 
 
@@ -91,22 +92,23 @@ class Categorical(_Parameter):
     _has_some = field_validator("values")(_not_empty)
 
 
+def check_rising(values: tuple[int | float, ...]) -> tuple[int | float, ...]:
+    """What a discrete parameter's values must be; ValueError says what they are not."""
+    _not_empty(values)
+    if not all(math.isfinite(value) for value in values):
+        raise ValueError("must be finite numbers")
+    if any(a >= b for a, b in pairwise(values)):
+        raise ValueError("must be strictly increasing")
+    return values
+
+
 class Discrete(_Parameter):
     """One of these numbers, given in rising order."""
 
     type: Literal["discrete"] = "discrete"
     values: tuple[int | float, ...]
 
-    _has_some = field_validator("values")(_not_empty)
-
-    @field_validator("values")
-    @classmethod
-    def _values_rise(cls, values: tuple[int | float, ...]) -> tuple[int | float, ...]:
-        if not all(math.isfinite(value) for value in values):
-            raise ValueError("must be finite numbers")
-        if any(a >= b for a, b in pairwise(values)):
-            raise ValueError("must be strictly increasing")
-        return values
+    _rises = field_validator("values")(check_rising)
 
 
 Parameter = Const | Int | Double | Categorical | Discrete
@@ -142,13 +144,16 @@ def wanted_values(wanted: Any) -> tuple[Any, ...]:
     return tuple(wanted) if isinstance(wanted, list | tuple) else (wanted,)
 
 
-def parse_space(values: Any, errors: "Errors") -> Space:
-    """Plain values to parameters; whatever is wrong goes to `errors` and leaves a hole."""
+def parse_space(values: Any, errors: "Errors", *, read: "ReadParameter | None" = None) -> Space:
+    """Plain values to parameters; whatever is wrong goes to `errors` and leaves a hole.
+
+    `read` reads one map with a `type`; dialects with other words for the same things bring their own.
+    """
     if not isinstance(values, Mapping):
         errors.add((), "must be a map of names to parameters", values)
         return {}
     names: dict[str, Path] = {}
-    space = _parse_map(values, (), _Walk(errors, names))
+    space = _parse_map(values, (), _Walk(errors, names, read or _read_parameter))
     _check_names(names, errors)
     _check_conditions(leaves(space), names, errors)
     return space
@@ -160,35 +165,38 @@ class Errors:
     def __init__(self) -> None:
         self.found: list[InitErrorDetails] = []
 
-    def add(self, loc: tuple[str | int, ...], message: str, value: Any) -> None:
+    def add(self, loc: Loc, message: str, value: Any) -> None:
         # The message is passed as a parameter: braces in it must not be read as a template.
         problem = PydanticCustomError("value_error", "{message}", {"message": message})
         self.found.append(InitErrorDetails(type=problem, loc=loc, input=value))
 
-    def take(self, loc: tuple[str | int, ...], error: ValidationError) -> None:
-        """Another model's findings, moved under this path."""
+    def take(self, loc: Loc, error: ValidationError, *, rename: Callable[[Loc], Loc] = lambda loc: loc) -> None:
+        """Another model's findings, moved under this path, or to where `rename` says they lie in the user's file."""
         for item in error.errors(include_url=False):
             kind: Any = item["type"]
             problem = PydanticCustomError(kind, "{message}", {"message": item["msg"]})
-            self.found.append(InitErrorDetails(type=problem, loc=(*loc, *item["loc"]), input=item["input"]))
+            self.found.append(InitErrorDetails(type=problem, loc=(*loc, *rename(item["loc"])), input=item["input"]))
 
     def raise_any(self, title: str) -> None:
         if self.found:
             raise ValidationError.from_exception_data(title, self.found)
 
 
-def pick_kind(kinds: Mapping[str, type[Model]], *, what: str) -> Callable[[Any], Any]:
-    """A validator for `name` or `{name: …, …}`, whose errors carry the user's path and not a union's tag."""
+ReadParameter = Callable[[Mapping[str, Any], Path, Errors], Any]
+
+
+def pick_kind(kinds: Mapping[str, type[Model]], *, what: str, key: str = "name") -> Callable[[Any], Any]:
+    """A validator for `NAME` or `{name: NAME, …}`, whose errors carry the user's path and not a union's tag."""
 
     def pick(value: Any) -> Any:
         if isinstance(value, tuple(kinds.values())):
             return value
-        given = {"name": value} if isinstance(value, str) else value
-        if not isinstance(given, Mapping) or "name" not in given:
-            raise ValueError(f"must be the name of a {what}, or a map with `name`. There are: {', '.join(kinds)}")
-        if given["name"] not in kinds:
-            raise ValueError(f"no such {what}: {given['name']}. There are: {', '.join(kinds)}")
-        return kinds[given["name"]].model_validate(given)
+        given = {key: value} if isinstance(value, str) else value
+        if not isinstance(given, Mapping) or key not in given:
+            raise ValueError(f"must be the name of a {what}, or a map with `{key}`. There are: {', '.join(kinds)}")
+        if not isinstance(given[key], str) or given[key] not in kinds:
+            raise ValueError(f"no such {what}: {given[key]}. There are: {', '.join(kinds)}")
+        return kinds[given[key]].model_validate(given)
 
     return pick
 
@@ -199,6 +207,7 @@ class _Walk:
 
     errors: Errors
     names: dict[str, Path]
+    read: "ReadParameter"
 
 
 def _leaves(space: Mapping[str, Any], path: Path) -> Iterator[tuple[Path, Parameter]]:
@@ -231,10 +240,10 @@ def _parse_node(value: Any, path: Path, walk: _Walk) -> Any:
     walk.names[name] = path
     if isinstance(value, tuple(PARAMETERS.values())):
         return value
-    return _parse_parameter(value, path, walk.errors) if isinstance(value, Mapping) else Const(value=value)
+    return walk.read(value, path, walk.errors) if isinstance(value, Mapping) else Const(value=value)
 
 
-def _parse_parameter(value: Mapping[str, Any], path: Path, errors: Errors) -> Any:
+def _read_parameter(value: Mapping[str, Any], path: Path, errors: Errors) -> Any:
     kind, fields = value["type"], dict(value)
     if kind not in _TYPES:
         errors.add((*path, "type"), f"no such type. There are: {', '.join(_TYPES)}", kind)

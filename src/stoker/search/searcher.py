@@ -261,8 +261,9 @@ class _Tally:
         metric = self._spec.metric
         if metric is not None and not self.heard and self._silent is not None:
             if not isinstance(self._spec.sampler, Single):
+                where = f" in group {self._spec.group!r}" if self._spec.group is not None else ""
                 others = f"they reported: {', '.join(self._silent)}" if self._silent else "they reported nothing"
-                return f"no trial reported {metric!r}; {others}"
+                return f"no trial reported {metric!r}{where}; {others}"
         return None
 
     def _too_many_failed(self, *, over: bool) -> bool:

@@ -14,6 +14,7 @@ class Reading:
     values: Values
     packages: tuple[str, ...] = ()  # archives it names, as paths or URLs
     ignored: tuple[str, ...] = ()  # fields that mean nothing off Google's cloud
+    notes: tuple[str, ...] = ()  # what was understood in another way than it was written, a line each
 
 
 def overlay(base: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
