@@ -11,18 +11,27 @@ from typing import TYPE_CHECKING
 
 from stoker.gateway.http import listen
 from stoker.storage import Storage
+from stoker.storage.buckets import ANONYMOUS, CREDENTIALS
 
 if TYPE_CHECKING:
     import subprocess
 
 EMULATOR = "STORAGE_EMULATOR_HOST"
+_LIVES = 5
+_MISUSED = 2
+_ENDING_S = 5.0
 
 
 def variables(url: str) -> dict[str, str]:
-    """What leads Google's clients in a process to the gateway, and keeps them from looking for credentials."""
+    """What leads Google's clients in a process to the gateway, and keeps them from looking for credentials.
+
+    For each that the user has set already, the user's is to be kept.
+    """
     return {
         # google-cloud-storage, gcsfs and most others; with it, `storage.Client()` is anonymous by itself.
         EMULATOR: url,
+        # Clients of before 2022 do not start without; newer ones ignore it beside the first.
+        CREDENTIALS: str(ANONYMOUS),
         # Clients that ask for one without need would look for it at Google.
         "GOOGLE_CLOUD_PROJECT": "stoker",
         # google.auth would ask the metadata server of a Google machine, and wait for it.
@@ -42,39 +51,51 @@ def is_needed(home: Path, environment: Mapping[str, str] | None = None) -> bool:
 class Doorway:
     """A port on loopback whose gateway is started when somebody connects, so that a run that needs none pays nothing.
 
-    The gateway ends with `close`, or with this process, however it ends.
+    The gateway ends with `close`, or with this process, however it ends. If it dies, the next knock starts another.
     """
 
     def __init__(self, home: Path) -> None:
         self._home = home
         self._listening = listen()
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_closed = False
+        self._lock = threading.Lock()
         self._wake_read, self._wake_write = os.pipe()
-        self._thread = threading.Thread(target=self._wait, name="gateway-doorway", daemon=True)
+        self._thread = threading.Thread(target=self._attend, name="gateway-doorway", daemon=True)
         self._thread.start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._listening.getsockname()[1]}"
 
     def variables(self) -> dict[str, str]:
         return variables(self.url)
 
     def close(self) -> None:
-        os.write(self._wake_write, b".")
-        self._thread.join()
-        if self._process is not None:
-            # The end of its input ends it, and it has nothing to finish.
+        """End the gateway. Idempotent."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            os.write(self._wake_write, b".")
+            if self._process is not None and self._process.stdin is not None:
+                self._process.stdin.close()  # the end of its input ends it
+        self._thread.join(timeout=_ENDING_S)
+        if self._process is not None and self._process.poll() is None:
             self._process.kill()
-            self._process.communicate()
+        self._thread.join()
         self._listening.close()
         os.close(self._wake_read)
         os.close(self._wake_write)
 
-    def _wait(self) -> None:
-        ready, _, _ = select.select([self._listening.fileno(), self._wake_read], [], [])
-        if self._wake_read not in ready:
-            self._process = start(self._home, self._listening)
+    def _attend(self) -> None:
+        for _ in range(_LIVES):
+            ready, _, _ = select.select([self._listening.fileno(), self._wake_read], [], [])
+            with self._lock:
+                if self._is_closed or self._wake_read in ready:
+                    return
+                self._process = start(self._home, self._listening)
+            if self._process.wait() == _MISUSED:
+                break
+        # It cannot live here, and has said why: whoever knocks is refused rather than left to wait.
+        self._listening.close()
 
 
 def start(home: Path, listening: socket.socket) -> "subprocess.Popen[bytes]":

@@ -20,14 +20,11 @@ class Gateway:
         storage = Storage(home)
         _sweep(storage)
         self._service = Service(storage)
-        self._server = HttpServer(
-            listening or listen(port), self._service.answer, admits=is_same_user if can_tell() else _anybody
-        )
+        listening = listening or listen(port)
+        self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        admits = is_same_user if can_tell() else _anybody
+        self._server = HttpServer(listening, self._service.answer, admits=admits)
         threading.Thread(target=self._server.serve_forever, name="gateway", daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.socket.getsockname()[1]}"
 
     def close(self) -> None:
         """Take no more requests, and discard uploads that are not finished."""

@@ -11,6 +11,8 @@ from stoker.storage.root import Root
 from stoker.storage.settings import StorageSettings, Target
 
 CREDENTIALS = "GOOGLE_APPLICATION_CREDENTIALS"
+# Credentials that are none, for clients that will not start without: a token that never needs to be refreshed.
+ANONYMOUS = Path(__file__).with_name("stoker-anonymous.json")
 
 
 class Buckets:
@@ -89,4 +91,8 @@ class Buckets:
         target = self._settings.buckets.get(f"{scheme}://*")
         if target is not None:
             return Path(target.path) if target.scheme == "file" else None
-        return self._home / "buckets" if scheme == "gs" and not self._environment.get(CREDENTIALS) else None
+        return self._home / "buckets" if scheme == "gs" and not self._has_credentials() else None
+
+    def _has_credentials(self) -> bool:
+        given = self._environment.get(CREDENTIALS)
+        return bool(given) and Path(given or "").name != ANONYMOUS.name

@@ -42,10 +42,12 @@ class RemoteBucket:
             return None
         with self._explained(key):
             try:
+                if self._target.scheme == "s3":
+                    return _from_s3(key, self._fs.call_s3("head_object", **self._s3_name(key)))
                 found = self._fs.info(f"{self._base}/{key}")
             except FileNotFoundError:
                 return None
-            return self._stored(key, found) if found["type"] == "file" else None
+            return _from_gcs(key, found) if found["type"] == "file" else None
 
     def with_checksums(self, found: StoredObject) -> StoredObject:
         return found
@@ -99,13 +101,13 @@ class RemoteBucket:
             check(current)
             if current is None:
                 raise NotFoundError(f"{self.url}/{key}: no such object ({self.where()}).")
-            path = f"{self._base}/{key}"
-            metadata = {**{name: None for name in current.attributes.get("metadata", {})}, **_metadata(attributes)}
             if self._target.scheme == "gs":
-                self._fs.setxattrs(path, content_type=attributes.get("contentType"), **metadata)
+                metadata = {**dict.fromkeys(current.attributes.get("metadata", {})), **_metadata(attributes)}
+                self._fs.setxattrs(f"{self._base}/{key}", content_type=attributes.get("contentType"), **metadata)
             else:
-                options = {_S3_FIELDS[name]: attributes[name] for name in _S3_FIELDS if name in attributes}
-                self._fs.setxattr(path, copy_kwargs=options, **metadata)
+                name = self._s3_name(key)
+                options = _s3_options(attributes, md5=current.md5, crc32c=current.crc32c)
+                self._fs.call_s3("copy_object", CopySource=name, MetadataDirective="REPLACE", **name, **options)
         found = self.stat(key)
         if found is None:
             raise NotFoundError(f"{self.url}/{key}: it vanished while its attributes were changed.")
@@ -179,19 +181,17 @@ class RemoteBucket:
         return options
 
     def _upload_options(self, draft: Draft, attributes: Mapping[str, Any]) -> dict[str, Any]:
-        metadata = _metadata(attributes)
         if self._target.scheme == "gs":
             fixed = {_snake(name): attributes[name] for name in _GCS_FIELDS[1:] if name in attributes}
             return {
                 "content_type": attributes.get("contentType"),
-                "metadata": metadata or None,
+                "metadata": _metadata(attributes) or None,
                 "fixed_key_metadata": fixed or None,
             }
-        sums = {f"{_S3_OURS}md5": draft.md5}
-        if is_crc32c_fast():
-            sums[f"{_S3_OURS}crc32c"] = draft.crc32c
-        options = {_S3_FIELDS[name]: attributes[name] for name in _S3_FIELDS if name in attributes}
-        return {**options, "Metadata": {**metadata, **sums}}
+        return _s3_options(attributes, md5=draft.md5, crc32c=draft.crc32c if is_crc32c_fast() else "")
+
+    def _s3_name(self, key: str) -> dict[str, str]:
+        return {"Bucket": self._bucket, "Key": f"{self._base}/{key}".partition("/")[2]}
 
     def _stored(self, key: str, found: Mapping[str, Any]) -> StoredObject:
         if self._target.scheme == "gs":
@@ -254,7 +254,7 @@ def _from_s3(key: str, found: Mapping[str, Any]) -> StoredObject:
         attributes["metadata"] = metadata
     return StoredObject(
         key=key,
-        size=int(found["size"]),
+        size=int(found["size"] if "size" in found else found["ContentLength"]),
         # S3 tells whole seconds; the entity tag makes two writes within one distinct.
         generation=int(written) * 1_000_000 + zlib.crc32(etag.encode()) % 1_000_000 or 1,
         crc32c=ours.get(f"{_S3_OURS}crc32c", ""),
@@ -263,6 +263,12 @@ def _from_s3(key: str, found: Mapping[str, Any]) -> StoredObject:
         updated=written,
         attributes=attributes,
     )
+
+
+def _s3_options(attributes: Mapping[str, Any], *, md5: str, crc32c: str) -> dict[str, Any]:
+    options = {_S3_FIELDS[name]: attributes[name] for name in _S3_FIELDS if name in attributes}
+    sums = {f"{_S3_OURS}md5": md5, f"{_S3_OURS}crc32c": crc32c}
+    return {**options, "Metadata": _metadata(attributes) | {name: value for name, value in sums.items() if value}}
 
 
 def _metadata(attributes: Mapping[str, Any]) -> dict[str, Any]:
