@@ -74,3 +74,14 @@ def test_task_names_of_gcloud_are_understood(task: str, replica: str) -> None:
 )
 def test_replicas_are_named_when_there_may_be_several(resources: dict[str, object], several: bool) -> None:
     assert _may_have_several(a_job(spec={"resources": resources})) is several
+
+
+def test_a_restart_is_told_between_the_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    writer = Writer(show_replica=False, as_json=False, colours=False)
+
+    writer.write(a_block("first"))
+    writer.write(a_block("again", run="taxi_1.1.2", attempt=2))
+
+    captured = capsys.readouterr()
+    assert captured.out == f"{CLOCK}  first\n{CLOCK}  again\n"
+    assert captured.err == "--- taxi_1.1.2 starts: run 2 ---\n"

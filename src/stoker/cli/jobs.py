@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from stoker.cli import describe, flags, logs, metrics, submit
+from stoker.cli import flags, logs, submit
 from stoker.cli.gcloud import Wanted, add_format_flag, add_global_flags, print_as, read_filter
 from stoker.cli.output import STATE_COLOURS, ago, duration, print_json, say, table
 from stoker.cli.parser import Arguments, Parser
@@ -35,7 +35,7 @@ def _build_reading(parser: Parser) -> None:
     _add_output(command)
 
     command = parser.add_command(
-        "describe", describe.describe, help="say all about a job", example="stoker jobs describe taxi_1"
+        "describe", describe, help="say all about a job", example="stoker jobs describe taxi_1"
     )
     _add_name(command)
     command.add_argument("--summarize", action="store_true", help="one line")
@@ -58,7 +58,7 @@ def _build_reading(parser: Parser) -> None:
     logs.add_log_flags(command)
 
     command = parser.add_command(
-        "metrics", metrics.metrics, help="show what a job reported", example="stoker jobs metrics taxi_1 --csv > m.csv"
+        "metrics", metrics, help="show what a job reported", example="stoker jobs metrics taxi_1 --csv > m.csv"
     )
     _add_name(command)
     how = command.add_mutually_exclusive_group()
@@ -111,6 +111,18 @@ def _build_steering(parser: Parser) -> None:
     which.add_argument("--clear-labels", action="store_true", help="take all away (then set those of --update-labels)")
     command.add_argument("--priority", type=flags.whole, metavar="N", help="0 to 1000, larger first")
     _add_output(command)
+
+
+def describe(arguments: Arguments) -> None:
+    from stoker.cli.describe import describe as show
+
+    show(arguments)
+
+
+def metrics(arguments: Arguments) -> None:
+    from stoker.cli.metrics import metrics as show
+
+    show(arguments)
 
 
 def list_jobs(arguments: Arguments) -> None:

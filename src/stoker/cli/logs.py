@@ -89,16 +89,20 @@ def ending(job: "Job") -> str:
     return f"Job [{job.id}] {state}{took}{why}\nSee it whole with `stoker jobs describe {job.id}`."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Writer:
-    """Prints blocks of lines to stdout, as text or as JSON."""
+    """Prints blocks of lines to stdout, as text or as JSON; tells when a restart's lines begin."""
 
     show_replica: bool
     as_json: bool
     colours: bool
+    run: str | None = None  # whose lines came last
 
     def write(self, block: "LogBlock") -> None:
         render = self._json if self.as_json else self._text
+        if self.run not in (None, block.run) and not self.as_json:
+            say(f"--- {block.run} starts: run {block.attempt} ---")
+        self.run = block.run
         sys.stdout.write("".join(f"{line}\n" for line in render(block)))
         sys.stdout.flush()
 
