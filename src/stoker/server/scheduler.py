@@ -146,7 +146,7 @@ class Scheduler:
             began = time.monotonic()
             wait_s = self._tick_and_plan()
             # While a thousand jobs are being submitted, looking at all of them after each would starve the routes.
-            self._stopping.wait(min(0.1, 2 * (time.monotonic() - began)))
+            self._stopping.wait(min(0.25, 4 * (time.monotonic() - began)))
 
     def _tick_and_plan(self) -> float | None:
         """One tick, and how long until the next if nothing wakes us."""

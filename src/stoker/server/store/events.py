@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from stoker.errors import NotFoundError
 from stoker.schema.event import Checkpoint, Event, EventBatch, Exited, Log, Metric, Phase, PhaseStarted, Progress
@@ -18,34 +18,37 @@ _INT64 = 2**63 - 1
 
 Values = dict[str, Any]
 
+# Built once: to build a statement costs SQLAlchemy more than to run it.
+_RUN = (
+    select(runs, trials.c.job, jobs.c.id.label("job_id"))
+    .join(trials, trials.c.id == runs.c.trial)
+    .join(jobs, jobs.c.number == trials.c.job)
+    .where(runs.c.id == bindparam("run"))
+)
+_LOCK_JOB = select(jobs.c.number).where(jobs.c.number == bindparam("job")).with_for_update()
+_OF_NODE = (nodes.c.run == bindparam("of_run")) & (nodes.c.node == bindparam("of_node"))
+_ACKED = select(nodes.c.acked).where(_OF_NODE)
+_ACK = update(nodes).where(_OF_NODE)
+
 
 def append(connection: Connection, run: str, batch: EventBatch, *, now: float) -> Appended:
     row = find_run(connection, run)
     # Blocks of one job are numbered by one transaction at a time, or a follower could pass one not yet committed.
-    connection.execute(select(jobs.c.number).where(jobs.c.number == row.job).with_for_update())
-    acked = connection.execute(
-        select(nodes.c.acked).where(nodes.c.run == row.number, nodes.c.node == batch.node)
-    ).scalar_one_or_none()
+    connection.execute(_LOCK_JOB, {"job": row.job})
+    acked = connection.execute(_ACKED, {"of_run": row.number, "of_node": batch.node}).scalar_one_or_none()
     fresh = _in_order(batch.events, acked or 0)
     moved = _record(connection, row, batch.node, fresh, now=now) if fresh else False
     newest = fresh[-1].seq if fresh else acked or 0
     if acked is None:
-        connection.execute(insert(nodes).values(run=row.number, node=batch.node, acked=newest))
+        connection.execute(insert(nodes), {"run": row.number, "node": batch.node, "acked": newest})
     elif fresh:
-        connection.execute(
-            update(nodes).where(nodes.c.run == row.number, nodes.c.node == batch.node).values(acked=newest)
-        )
+        connection.execute(_ACK, {"of_run": row.number, "of_node": batch.node, "acked": newest})
     return Appended(job=row.job_id, acked=newest, stop=stop_order(row), moved=moved)
 
 
 def find_run(connection: Connection, run: str) -> Row[Any]:
     """The run's row with its job's and trial's keys; NotFoundError."""
-    row = connection.execute(
-        select(runs, trials.c.job, jobs.c.id.label("job_id"))
-        .join(trials, trials.c.id == runs.c.trial)
-        .join(jobs, jobs.c.number == trials.c.job)
-        .where(runs.c.id == run)
-    ).one_or_none()
+    row = connection.execute(_RUN, {"run": run}).one_or_none()
     if row is None:
         raise NotFoundError(f"No run {run!r} on this server.")
     return row

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, insert, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, insert, select, update
 
 from stoker.errors import ConflictError, NotFoundError
 from stoker.schema.event import Phase
@@ -19,9 +19,20 @@ from stoker.server.store.tables import jobs, runs, trials
 
 _CHUNK_ROWS = 500
 
+# Built once: to build a statement costs SQLAlchemy more than to run it.
+_INSERT = insert(jobs)
+_BY_ID = select(jobs).where(jobs.c.id == bindparam("job"))
+_RUNS_OF = (
+    select(runs)
+    .join(trials, trials.c.id == runs.c.trial)
+    .where(trials.c.job == bindparam("number"))
+    .order_by(runs.c.trial, runs.c.attempt)
+)
+_TRIALS_OF = select(trials).where(trials.c.job == bindparam("number")).order_by(trials.c.number)
+
 
 def add(connection: Connection, new: NewJob, *, now: float) -> tuple[Job, bool]:
-    found = connection.execute(select(jobs).where(jobs.c.id == new.spec.name)).one_or_none()
+    found = connection.execute(_BY_ID, {"job": new.spec.name}).one_or_none()
     if found is not None:
         if JobSpec.model_validate_json(found.spec) != new.spec:
             raise ConflictError(
@@ -30,29 +41,27 @@ def add(connection: Connection, new: NewJob, *, now: float) -> tuple[Job, bool]:
             )
         return whole(connection, found), False
     number = _insert_job(connection, new, now=now)
-    trial = run_rows.insert_trial(connection, job=number, number=1, hparams=new.spec.hparams)
-    run_rows.insert_run(connection, job=new.spec.name, trial=trial, number=1, attempt=1, now=now)
+    run_rows.insert_trial(connection, job=(number, new.spec.name), number=1, hparams=new.spec.hparams, now=now)
     return whole(connection, find(connection, new.spec.name)), True
 
 
 def find(connection: Connection, job: str) -> Row[Any]:
-    row = connection.execute(select(jobs).where(jobs.c.id == job)).one_or_none()
+    row = connection.execute(_BY_ID, {"job": job}).one_or_none()
     if row is None:
         raise NotFoundError(f"No job {job!r} on this server. List yours with `stoker jobs list`.")
     return row
 
 
 def number_of(connection: Connection, job: str) -> int:
-    number = connection.execute(select(jobs.c.number).where(jobs.c.id == job)).scalar_one_or_none()
-    return int(find(connection, job).number if number is None else number)
+    return int(find(connection, job).number)
 
 
 def whole(connection: Connection, row: Row[Any]) -> Job:
     runs_of = defaultdict(list)
-    of_job = select(runs).join(trials, trials.c.id == runs.c.trial).where(trials.c.job == row.number)
-    for run in connection.execute(of_job.order_by(runs.c.trial, runs.c.attempt)):
+    of_job = {"number": row.number}
+    for run in connection.execute(_RUNS_OF, of_job):
         runs_of[run.trial].append(run)
-    rows = connection.execute(select(trials).where(trials.c.job == row.number).order_by(trials.c.number)).fetchall()
+    rows = connection.execute(_TRIALS_OF, of_job).fetchall()
     intent = Intent(row.intent)
     newest = [(trial, runs_of[trial.id][-1]) for trial in rows]
     return Job(
@@ -123,7 +132,7 @@ def _insert_job(connection: Connection, new: NewJob, *, now: float) -> int:
         "created": now,
         "unfinished": True,
     }
-    return run_rows.inserted_key(connection.execute(insert(jobs), values))
+    return run_rows.inserted_key(connection.execute(_INSERT, values))
 
 
 def _line(row: Row[Any], newest: Sequence[tuple[Row[Any], Row[Any]]]) -> dict[str, Any]:

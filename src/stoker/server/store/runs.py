@@ -34,33 +34,21 @@ def record(row: Row[Any]) -> Run:
     )
 
 
-def insert_trial(connection: Connection, *, job: int, number: int, hparams: Mapping[str, Any]) -> int:
+def insert_trial(
+    connection: Connection, *, job: tuple[int, str], number: int, hparams: Mapping[str, Any], now: float
+) -> None:
+    """A trial with its first run; `job` is the job's number and name."""
     values = {
-        "job": job,
+        "job": job[0],
         "number": number,
         "hparams": json.dumps(hparams),
-        "attempts": 0,
+        "attempts": 1,
         "failures": 0,
         "losses": 0,
         "metrics": "{}",
     }
-    return inserted_key(connection.execute(insert(trials), values))
-
-
-def insert_run(connection: Connection, *, job: str, trial: int, number: int, attempt: int, now: float) -> str:
-    name = f"{job}.{number}.{attempt}"
-    values = {
-        "id": name,
-        "trial": trial,
-        "attempt": attempt,
-        "state": RunState.QUEUED.value,
-        "created": now,
-        "message": "",
-        "directory": "",
-    }
-    connection.execute(insert(runs), values)
-    connection.execute(update(trials).where(trials.c.id == trial).values(attempts=attempt))
-    return name
+    trial = inserted_key(connection.execute(_INSERT_TRIAL, values))
+    _insert_run(connection, name=f"{job[1]}.{number}.1", trial=trial, attempt=1, now=now)
 
 
 def move(
@@ -110,7 +98,10 @@ def add_next(connection: Connection, trial: int, *, now: float) -> str:
         raise NotFoundError(f"No trial {trial} on this server.")
     if not RunState(last.state).is_final:
         raise ConflictError(f"Trial {trial} has a run that is {last.state}; the next one has to wait for its end.")
-    name = insert_run(connection, job=last.job_id, trial=trial, number=last.number, attempt=last.attempt + 1, now=now)
+    attempt = last.attempt + 1
+    name = f"{last.job_id}.{last.number}.{attempt}"
+    _insert_run(connection, name=name, trial=trial, attempt=attempt, now=now)
+    connection.execute(update(trials).where(trials.c.id == trial).values(attempts=attempt))
     settle(connection, last.job, now=now)
     return name
 
@@ -181,6 +172,23 @@ _UNFINISHED = (
     .where(jobs.c.unfinished)
     .order_by(jobs.c.number, trials.c.number)
 )
+
+
+_INSERT_TRIAL = insert(trials)
+_INSERT_RUN = insert(runs)
+
+
+def _insert_run(connection: Connection, *, name: str, trial: int, attempt: int, now: float) -> None:
+    values = {
+        "id": name,
+        "trial": trial,
+        "attempt": attempt,
+        "state": RunState.QUEUED.value,
+        "created": now,
+        "message": "",
+        "directory": "",
+    }
+    connection.execute(_INSERT_RUN, values)
 
 
 # Rows are taken apart by position: with a thousand jobs waiting, names would cost half of the scheduler's time.
