@@ -79,9 +79,9 @@ class LocalEngine:
         found = {}
         for text in handles:
             handle = _Handle.parse(text)
-            if handle is not None:
-                _reap(handle.supervisor.pid)
             alive = handle is not None and handle.supervisor.is_alive()
+            if handle is not None and not alive:
+                _reap(handle.supervisor)
             found[text] = Liveness.ALIVE if alive else Liveness.GONE
         return found
 
@@ -94,7 +94,7 @@ class LocalEngine:
         processes.end_all(lambda: [found.supervisor])
         leaders = [*_noted(found.run_dir, "replicas"), *started]
         ended = processes.end_all(lambda: [*started, *processes.in_groups(leaders), *processes.of_run(found.run_dir)])
-        _reap(found.supervisor.pid)
+        _reap(found.supervisor)
         if not ended:
             raise StokerError(f"Some processes of the run in {found.run_dir} cannot be ended: they wait in the kernel.")
 
@@ -149,10 +149,12 @@ def local_capacity() -> Share:
     return Share(cpus=_cpus(), memory_gb=_memory_gb(), gpus=_gpus())
 
 
-def _reap(pid: int) -> None:
+def _reap(process: ProcessId) -> None:
     """If it is our child and has ended, let it leave the process table."""
+    if ProcessId.of(process.pid) != process:
+        return  # gone, and its pid may be another child's by now
     try:
-        os.waitpid(pid, os.WNOHANG)
+        os.waitpid(process.pid, os.WNOHANG)
     except ChildProcessError:
         pass  # another server's
 

@@ -34,7 +34,6 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(USAGE + "\n")
         return 2
     run_dir = Path(words[0]).absolute()
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         if "--drain" in arguments:
             return drain(run_dir, home=Home.find(), node=node)
@@ -51,7 +50,14 @@ def supervise(run_dir: Path, *, home: Home, node: int = 0) -> int:
     if spool.recovered.seq:
         raise ConflictError(f"{run_dir} holds a run already. Each attempt has a directory of its own.")
     supervision = Supervision(plan, run_dir, home=home, spool=spool, node=node)
-    on_signals(dict.fromkeys((signal.SIGTERM, signal.SIGINT), lambda: supervision.stop.ask("preempt")))
+    on_signals(
+        {
+            signal.SIGTERM: lambda: supervision.stop.ask("preempt"),
+            signal.SIGINT: lambda: supervision.stop.ask("preempt"),
+            # Of no concern to us; but not ignored, because user code would inherit that.
+            signal.SIGHUP: lambda: None,
+        }
+    )
     server = _Server(plan, home=home, spool=spool, node=node, stop=supervision.stop)
     supervision.on_slow = server.begin
     try:
@@ -60,7 +66,9 @@ def supervise(run_dir: Path, *, home: Home, node: int = 0) -> int:
         import traceback  # noqa: PLC0415 -- see above
 
         traceback.print_exc()
-        spool.end(phase="start", message=f"The supervisor failed: {error!r}.", traceback=traceback.format_exc())
+        spool.end(
+            phase=supervision.phase, message=f"The supervisor failed: {error!r}.", traceback=traceback.format_exc()
+        )
     return server.finish()
 
 
@@ -89,8 +97,11 @@ class _Server:
         """Does nothing when they have begun."""
         if self._shipper is not None:
             return
-        from stoker.supervisor.ship import OrderListener, Shipper  # noqa: PLC0415 -- see the class
+        import logging  # noqa: PLC0415 -- see the class
 
+        from stoker.supervisor.ship import OrderListener, Shipper  # noqa: PLC0415
+
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
         find_server, run = self._home.server, self._plan.run
         on_stop = self._stop.ask if self._stop is not None else lambda reason: None
         shipper = Shipper(self._spool.path, run=run, node=self._node, find_server=find_server, on_stop=on_stop)

@@ -26,6 +26,7 @@ BATCH_BYTES = 1 << 20
 _TIMEOUT_S = 60.0
 _ORDERS_WAIT_S = 25
 _FIRST_RETRY_S, _LAST_RETRY_S = 0.1, 2.0
+_LOOK_S = 0.25  # how often a new server's address is looked for meanwhile
 # The first words of a run go out at once; one that goes on talking is heard five times a second, in larger pieces.
 _FIRST_GAP_S, _LAST_GAP_S = 0.02, 0.2
 _QUIET_S = 1.0
@@ -231,8 +232,8 @@ class _AnyServer:
         self.close()
         until = time.monotonic() + self._retry_s
         self._retry_s = min(self._retry_s * 2, _LAST_RETRY_S)
-        while time.monotonic() < until and self._find() == self._address:
-            time.sleep(_FIRST_RETRY_S)
+        while (left_s := until - time.monotonic()) > 0 and self._find() == self._address:
+            time.sleep(min(left_s, _LOOK_S))
 
 
 def _stand_in(line: bytes, error: UsageError) -> bytes:

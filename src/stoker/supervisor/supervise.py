@@ -68,7 +68,7 @@ class Supervision:
         self._poller = select.poll()
         self.stop.watch(self._poller)
         self._replicas = Replicas(run_dir, poller=self._poller)
-        self._phase = "package"
+        self.phase = "package"
         self._stopped_for: str | None = None
         self._failed: Ended | None = None
         self._was_killed = False
@@ -103,7 +103,7 @@ class Supervision:
         while preparation.is_alive() and self.stop.reason is None:
             self.on_slow()
             preparation.join(_BUSY_POLL_S)
-        self._phase = preparation.phase
+        self.phase = preparation.phase
         if self.stop.reason is not None:
             self._stopped_for = self.stop.reason
             # What an abandoned preparation still does it does in temporary names; its tools are ended.
@@ -112,7 +112,7 @@ class Supervision:
         return preparation.result()
 
     def _start(self, prepared: Prepared) -> None:
-        self._phase = "start"
+        self.phase = "start"
         self._spool.add("phase", phase="start")
         mine = self._plan.on_node(self._node)
         ports = find_ports([replica.name for replica in addressed(self._plan)], start_port=self._plan.start_port)
@@ -126,7 +126,7 @@ class Supervision:
             environment = process_environment(inherited, own, plan=self._plan, root=prepared.root)
             self._replicas.start(replica, command=words, environment=environment, cwd=prepared.root)
         self._replicas.write_processes()
-        self._phase = "user code"
+        self.phase = "user code"
         self._spool.add("phase", phase="user code")
         self.inputs.open(mine)
 
@@ -178,18 +178,18 @@ class Supervision:
 
     def _exit(self) -> Exit:
         if self.error is not None:
-            return Exit(phase=self._phase, message=str(self.error))
+            return Exit(phase=self.phase, message=" ".join(str(self.error).split()))
         ended, stop = self._failed, self._stopped_for
         if ended is None:
-            code = 0 if self._phase == "user code" else None
-            return Exit(phase=self._phase, code=code, stop=stop, message=self._why_stopped())
+            code = 0 if self.phase == "user code" else None
+            return Exit(phase=self.phase, code=code, stop=stop, message=self._why_stopped())
         stderr = failure.end_of(self._run_dir / output_source(ended.replica.name, "stderr"))
         traceback = "" if ended.signal else failure.last_traceback(stderr)
         message = failure.message(ended, stderr=stderr, traceback=traceback)
         if stop is not None:
             message = f"{self._why_stopped()}: {message}"
         return Exit(
-            phase=self._phase,
+            phase=self.phase,
             code=ended.exit_code,
             signal=ended.signal,
             replica=ended.replica.name,
