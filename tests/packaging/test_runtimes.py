@@ -30,7 +30,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> list[Runtime]:
     """The runtimes of an imagined machine."""
     listed = [default_runtime(), a_runtime("1.15", "3.7.9", "added"), a_runtime("tf1", "3.7.3", "added")]
     listed += [a_runtime("python3.8", "3.8.18"), a_runtime("python3.7", "3.7.16")]
-    monkeypatch.setattr(runtimes, "list_runtimes", lambda home: listed)
+    monkeypatch.setattr(runtimes, "_runtimes", lambda home, hint="": iter(listed))
     return listed
 
 
@@ -116,6 +116,16 @@ def test_added_runtime_is_listed_chosen_and_removed(home: Home, tmp_path: Path) 
     assert "lab" not in [one.name for one in list_runtimes(home)]
     with pytest.raises(NotFoundError, match=r"No runtime 'lab' was added, so none was removed\. Added ones: none"):
         remove_runtime(home, "lab")
+
+
+@pytest.mark.slow
+def test_no_other_python_is_started_for_a_runtime_that_was_added(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_runtime(home, tmp_path / "venv", {}, name="lab")
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
+
+    assert choose(home, runtime="lab", python=OWN).runtime.name == "lab"
 
 
 @pytest.mark.slow

@@ -62,22 +62,10 @@ def default_runtime() -> Runtime:
 
 def list_runtimes(home: Home) -> list[Runtime]:
     """All of them: the default, the named, then the found ones, one for each minor version, newest first."""
-    runtimes = [default_runtime()]
-    book = _Book.read(home)
-    for name, path in sorted(book.added.items()):
-        interpreter = book.ask(Path(path))
-        if interpreter is not None:
-            runtimes.append(Runtime(name, Path(path), interpreter, "added"))
-    taken = {runtime.name for runtime in runtimes}
-    found: dict[str, Runtime] = {}
-    for python in find_pythons():
-        interpreter = book.ask(python)
-        if interpreter is not None:
-            name = "python{}.{}".format(*interpreter.numbers)
-            if name not in taken:
-                found.setdefault(name, Runtime(name, python, interpreter, "found"))
-    book.keep_answers(home)
-    return runtimes + sorted(found.values(), key=lambda runtime: runtime.interpreter.numbers, reverse=True)
+    known = list(_runtimes(home))
+    found = [one for one in known if one.origin == "found"]
+    others = [one for one in known if one.origin != "found"]
+    return others + sorted(found, key=lambda runtime: runtime.interpreter.numbers, reverse=True)
 
 
 def choose(home: Home, *, runtime: str | None = None, python: str | None = None) -> Choice:
@@ -92,19 +80,18 @@ def choose(home: Home, *, runtime: str | None = None, python: str | None = None)
     default = default_runtime()
     if runtime in (None, DEFAULT) and (python is None or _is_version(default, python)):
         return Choice(default)
-    known = list_runtimes(home)
     if runtime is not None:
-        named = next((one for one in known if one.name == runtime), None)
+        named = next((one for one in _runtimes(home, hint=runtime) if one.name == runtime), None)
         if named is not None:
-            return _of_asked_python(named, python, known)
+            return _of_asked_python(named, python, home)
         if not _AI_PLATFORM_VERSION.fullmatch(runtime):
-            raise NotFoundError(_no_such_runtime(runtime, known, _Book.read(home).added))
+            raise NotFoundError(_no_such_runtime(runtime, home))
     note = f"There is no runtime {runtime!r} here" if runtime is not None else None
     if python is None:
         return Choice(default, f"{note}; using {default}. `stoker runtimes add {runtime} --python PATH` makes one.")
-    matching = next((one for one in known if _is_version(one, python)), None)
+    matching = next((one for one in _runtimes(home, hint=python) if _is_version(one, python)), None)
     if matching is None:
-        raise UsageError(_no_such_python(python, known))
+        raise UsageError(_no_such_python(python, home))
     return Choice(matching, f"{note}; using {matching}." if note else None)
 
 
@@ -139,10 +126,7 @@ def remove_runtime(home: Home, name: str) -> None:
 
 def python_with_setuptools(home: Home, runtime: Runtime) -> Path:
     """A Python that can run a setup.py: the runtime's own, else stoker's, else any; StokerError when none can."""
-    for one in (runtime, default_runtime()):
-        if _has_setuptools(one):
-            return one.python
-    for one in list_runtimes(home):
+    for one in (runtime, *_runtimes(home)):
         if _has_setuptools(one):
             return one.python
     raise StokerError(
@@ -155,11 +139,33 @@ def _has_setuptools(runtime: Runtime) -> bool:
     return any(os.path.isdir(os.path.join(folder, "setuptools")) for folder in runtime.interpreter.site_dirs)
 
 
-def _of_asked_python(runtime: Runtime, python: str | None, known: list[Runtime]) -> Choice:
+def _runtimes(home: Home, *, hint: str = "") -> Iterator[Runtime]:
+    """The runtimes as they are found, so that no more Pythons are asked than needed.
+
+    Of the found ones, those with `hint` in their path come first: it mostly says which version they are.
+    """
+    yield default_runtime()
+    book = _Book.read(home)
+    for name, path in sorted(book.added.items()):
+        interpreter = book.ask(Path(path), home)
+        if interpreter is not None:
+            yield Runtime(name, Path(path), interpreter, "added")
+    seen = {DEFAULT, *book.added}
+    wanted = hint.removeprefix("python")
+    for python in sorted(find_pythons(), key=lambda path: wanted not in str(path)):
+        interpreter = book.ask(python, home)
+        if interpreter is not None:
+            name = "python{}.{}".format(*interpreter.numbers)
+            if name not in seen:
+                seen.add(name)
+                yield Runtime(name, python, interpreter, "found")
+
+
+def _of_asked_python(runtime: Runtime, python: str | None, home: Home) -> Choice:
     if python is None or _is_version(runtime, python):
         return Choice(runtime)
-    others = [str(one) for one in known if _is_version(one, python)]
-    hint = f" {' and '.join(others)} would do." if others else f" {_no_such_python(python, known)}"
+    others = [str(one) for one in list_runtimes(home) if _is_version(one, python)]
+    hint = f" {' and '.join(others)} would do." if others else f" {_no_such_python(python, home)}"
     raise UsageError(f"The runtime {runtime} is not Python {python}.{hint}")
 
 
@@ -168,7 +174,7 @@ def _is_version(runtime: Runtime, python: str) -> bool:
     return runtime.interpreter.numbers[: len(asked)] == asked
 
 
-def _no_such_python(python: str, known: list[Runtime]) -> str:
+def _no_such_python(python: str, home: Home) -> str:
     asked = [int(number) for number in python.split(".")]
     tried = asked + [0] * (2 - len(asked))
 
@@ -176,7 +182,7 @@ def _no_such_python(python: str, known: list[Runtime]) -> str:
         major, minor = runtime.interpreter.numbers[:2]
         return abs(major - tried[0]), abs(minor - tried[1])
 
-    nearest = min(known, key=distance)
+    nearest = min(list_runtimes(home), key=distance)
     too_old = " Stoker runs packages on Python 3.7 and later." if tuple(asked[:2]) < OLDEST else ""
     return (
         f"There is no Python {python} here.{too_old} The nearest is {nearest.version}: say `--python-version"
@@ -184,12 +190,13 @@ def _no_such_python(python: str, known: list[Runtime]) -> str:
     )
 
 
-def _no_such_runtime(name: str, known: list[Runtime], added: dict[str, str]) -> str:
+def _no_such_runtime(name: str, home: Home) -> str:
     import difflib  # noqa: PLC0415  only for mistakes
 
+    added = _Book.read(home).added
     if name in added:
         return f"The runtime {name!r} cannot be used: its Python, {added[name]}, is gone or does not start."
-    names = [runtime.name for runtime in known]
+    names = [runtime.name for runtime in list_runtimes(home)]
     nearest = difflib.get_close_matches(name, names, n=1)
     hint = f" Did you mean {nearest[0]}?" if nearest else f" There are {', '.join(names)}."
     return f"No runtime {name!r} here.{hint} `stoker runtimes add {name} --python PATH` makes one."
@@ -231,7 +238,6 @@ class _Book:
 
     added: dict[str, str]
     answers: dict[str, _Answer]
-    asked: bool = False
 
     @classmethod
     def read(cls, home: Home) -> "_Book":
@@ -244,8 +250,8 @@ class _Book:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StokerError(f"{home.runtimes} cannot be read ({error}). Mend it or remove it.") from error
 
-    def ask(self, python: Path) -> Interpreter | None:
-        """What a Python is, from memory where its file has not changed."""
+    def ask(self, python: Path, home: Home) -> Interpreter | None:
+        """What a Python is, from memory where its file has not changed; else it is started, and the answer kept."""
         known = self.answers.get(str(python))
         if known is not None and known.marks == _marks(python):
             return known.interpreter
@@ -253,18 +259,13 @@ class _Book:
             interpreter = probe(python)
         except UsageError:
             interpreter = None
-        self.answers[str(python)] = _Answer.of(python, interpreter)
-        self.asked = True
-        return interpreter
-
-    def keep_answers(self, home: Home) -> None:
-        if not self.asked:
-            return
+        answer = self.answers[str(python)] = _Answer.of(python, interpreter)
         with _locked(home):
             # Read again under the lock: another process may have added a runtime since.
             current = _Book.read(home)
-            current.answers.update(self.answers)
+            current.answers[str(python)] = answer
             current.write(home)
+        return interpreter
 
     def write(self, home: Home) -> None:
         write_private(home.runtimes, json.dumps({"added": self.added, "answers": _plain(self.answers)}, indent=1))
