@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stoker.cli.gcloud import Wanted, print_as, read_filter, resource
+from stoker.cli.gcloud import Wanted, print_as, read_filter, resource, sort_by
 from stoker.errors import UsageError
 from stoker.schema.state import JobState
 from tests.cli.records import NOW, a_job
@@ -62,3 +62,13 @@ def test_formats_of_gcloud(capsys: pytest.CaptureFixture[str]) -> None:
 
     with pytest.raises(UsageError, match="What works"):
         print_as("table(x)", [job], single=True)
+
+
+def test_jobs_are_sorted_by_fields_of_the_job_resource() -> None:
+    old, new = a_job(JobState.FAILED, created=NOW - 50), a_job(created=NOW)
+
+    assert sort_by("createTime", [new, old]) == (old, new)
+    assert sort_by("~createTime", [old, new]) == (new, old)
+    assert sort_by("state", [new, old]) == (old, new)
+    with pytest.raises(UsageError, match="Cannot sort by"):
+        sort_by("colour", [])

@@ -49,6 +49,9 @@ def replica_of_task(task: str) -> str:
     return f"{'chief' if match[1] == 'master' else match[1]}-{match[2]}"
 
 
+_SORTABLE = ("jobId", "state", "createTime", "startTime", "endTime")
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """Which jobs to list."""
@@ -87,6 +90,14 @@ def _bad_term(term: str) -> UsageError:
         f"Cannot filter by {term!r}. What works: jobId:GLOB, state:STATE, labels.KEY=VALUE, joined with AND"
         " (or the flags --name, --state, --label)."
     )
+
+
+def sort_by(field: str, jobs: "Sequence[JobSummary]") -> "tuple[JobSummary, ...]":
+    """gcloud's --sort-by: a field of its Job resource, `~` before it for the other way round."""
+    name = field.removeprefix("~")
+    if name not in _SORTABLE:
+        raise UsageError(f"Cannot sort by {name!r}. What works: {', '.join(_SORTABLE)}, with ~ before it or not.")
+    return tuple(sorted(jobs, key=lambda job: str(resource(job).get(name, "")), reverse=field.startswith("~")))
 
 
 def print_as(format: str, jobs: "Sequence[JobSummary | Job]", *, single: bool) -> None:

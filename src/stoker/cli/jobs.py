@@ -1,11 +1,12 @@
 """`stoker jobs`: the verbs, and those of them that are a line or two."""
 
 import time
+from argparse import SUPPRESS
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stoker.cli import flags, logs, submit
-from stoker.cli.gcloud import Wanted, add_format_flag, add_global_flags, print_as, read_filter
+from stoker.cli.gcloud import Wanted, add_format_flag, add_global_flags, print_as, read_filter, sort_by
 from stoker.cli.output import STATE_COLOURS, ago, duration, print_json, say, table
 from stoker.cli.parser import Arguments, Parser
 from stoker.errors import UsageError
@@ -31,6 +32,10 @@ def _build_reading(parser: Parser) -> None:
     command.add_argument("--label", action="append", type=flags.key_values, metavar="K=V", help="jobs with this label")
     command.add_argument("--pool", "--region", metavar="NAME", help="jobs of this pool")
     command.add_argument("--filter", metavar="EXPR", help="gcloud's: 'jobId:census* AND state:FAILED'")
+    command.add_argument(
+        "--sort-by", metavar="FIELD", help="gcloud's: jobId, state, createTime, …; ~FIELD turns it round"
+    )
+    command.add_argument("--page-size", metavar="N", help=SUPPRESS)
     command.add_argument("--limit", type=flags.positive, default=50, metavar="N", help="at most so many (50)")
     _add_output(command)
 
@@ -140,6 +145,8 @@ def list_jobs(arguments: Arguments) -> None:
         limit=arguments.limit if len(labels) < 2 else _ALL,
     )
     found = tuple(job for job in found if labels.items() <= job.labels.items())[: arguments.limit]
+    if arguments.sort_by:
+        found = sort_by(arguments.sort_by, found)
     if arguments.json:
         print_json(found)
     elif arguments.format:
