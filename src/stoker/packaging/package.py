@@ -9,15 +9,17 @@ import io
 import os
 import shutil
 import tarfile
-import tempfile
+import time
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import BinaryIO
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, BinaryIO
 
 from stoker.errors import StokerError, UsageError
-from stoker.packaging.tree import Entry, Tree, parents_of
+
+if TYPE_CHECKING:
+    from stoker.packaging.tree import Entry, Tree
 
 MEGABYTE = 1_000_000
 WARN_BYTES = 50 * MEGABYTE
@@ -49,7 +51,7 @@ class Package:
     notes: tuple[str, ...] = ()  # what was left out and could be missed
 
 
-def pack(tree: Tree, *, out: Path, warn_bytes: int = WARN_BYTES, limit_bytes: int | None = None) -> Package:
+def pack(tree: "Tree", *, out: Path, warn_bytes: int = WARN_BYTES, limit_bytes: int | None = None) -> Package:
     """Write OUT/HASH.tar.gz, whole or not at all. Writes nothing anywhere else; UsageError when it is too large."""
     limit_bytes = content_limit() if limit_bytes is None else limit_bytes
     largest = _largest(tree)
@@ -60,15 +62,15 @@ def pack(tree: Tree, *, out: Path, warn_bytes: int = WARN_BYTES, limit_bytes: in
             f" {_listed(largest)}. Leave data out with .stokerignore, or raise STOKER_PACKAGE_LIMIT_MB."
         )
     out.mkdir(parents=True, exist_ok=True)
-    descriptor, partial = tempfile.mkstemp(prefix=".packing-", dir=out)
+    partial = out / f".packing-{_unique()}"
     try:
-        with os.fdopen(descriptor, "wb") as stream:
+        with open(partial, "xb") as stream:
             hashed = _Hashed(stream)
             _write_archive(tree, hashed)
         file = out / f"{hashed.hexdigest()}.tar.gz"
         os.replace(partial, file)
     except BaseException:
-        os.unlink(partial)
+        partial.unlink(missing_ok=True)
         raise
     warning = None
     if content_bytes > warn_bytes:
@@ -103,10 +105,10 @@ def unpack(
     if hash is not None and hash_of(archive) != hash:
         raise StokerError(f"The package archive {archive} is damaged: its bytes do not have the hash {hash}.")
     to.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f".{to.name}-", dir=to.parent))
+    partial = to.parent / f".{to.name}-{_unique()}"
     try:
+        partial.mkdir()
         _unpack_into(archive, partial, limit_bytes=limit_bytes, max_files=max_files)
-        os.chmod(partial, 0o755)
         os.rename(partial, to)
     except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, ValueError, UnicodeError) as error:
         raise StokerError(f"The package archive {archive} is damaged: {error}.") from error
@@ -152,7 +154,7 @@ class _Hashed(io.RawIOBase):
         return self._hash.hexdigest()
 
 
-def _write_archive(tree: Tree, stream: _Hashed) -> None:
+def _write_archive(tree: "Tree", stream: _Hashed) -> None:
     # Level 1: code still shrinks to a third, and packing is bound by reading files rather than by zlib.
     with (
         gzip.GzipFile(filename="", mode="wb", compresslevel=1, fileobj=stream, mtime=0) as zipped,
@@ -166,7 +168,7 @@ def _write_archive(tree: Tree, stream: _Hashed) -> None:
                 raise UsageError(f"Cannot pack {entry.file}: {reason}.") from error
 
 
-def _add(archive: tarfile.TarFile, entry: Entry) -> None:
+def _add(archive: tarfile.TarFile, entry: "Entry") -> None:
     """Owner, time and the finer modes are left at zero: they differ between checkouts of the same code."""
     info = tarfile.TarInfo(entry.path)
     info.mode = 0o755 if entry.executable or entry.is_dir else 0o644
@@ -254,7 +256,7 @@ def _write_member(archive: tarfile.TarFile, member: tarfile.TarInfo, root: Path)
 def _make_links(links: dict[str, str], root: Path) -> None:
     """All links, then a look at where they lead: one that is harmless alone may lead out by way of another."""
     for name, target in links.items():
-        if os.path.isabs(target) or any(parent in links for parent in parents_of(name)):
+        if os.path.isabs(target) or any(str(parent) in links for parent in PurePosixPath(name).parents):
             raise StokerError(f"The package archive holds a link out of it ({name} -> {target}).")
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -266,11 +268,16 @@ def _make_links(links: dict[str, str], root: Path) -> None:
             raise StokerError(f"The package archive holds a link out of it ({name} -> {target}).")
 
 
+def _unique() -> str:
+    """A word no other process or call uses. Not `tempfile`, whose import user code would wait for."""
+    return f"{os.getpid()}-{time.monotonic_ns()}"
+
+
 def _too_large(limit_bytes: int) -> StokerError:
     return StokerError(f"The package holds more than {_size(limit_bytes)}. STOKER_PACKAGE_LIMIT_MB sets the limit.")
 
 
-def _largest(tree: Tree) -> tuple[FileSize, ...]:
+def _largest(tree: "Tree") -> tuple[FileSize, ...]:
     heaviest = sorted(tree.entries, key=lambda entry: (-entry.size_bytes, entry.path))[:5]
     return tuple(FileSize(entry.path, entry.size_bytes) for entry in heaviest if entry.size_bytes)
 

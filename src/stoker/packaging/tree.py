@@ -103,12 +103,6 @@ def is_project(folder: Path) -> bool:
     return False
 
 
-def parents_of(path: str) -> list[str]:
-    """The folders a path lies in, outermost first, without the top."""
-    parts = path.split("/")[:-1]
-    return ["/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
-
-
 class _Walk:
     """Collects entries; links are kept apart until it is known what they may lead to."""
 
@@ -147,7 +141,7 @@ class _Walk:
 def _with_links(found: _Walk) -> tuple[list[Entry], list[str]]:
     """All entries: a link that leads to something that ships stays a link, one to a file elsewhere becomes a copy."""
     shipped = {entry.path for entry in found.entries} | {entry.path for entry in found.links}
-    shipped |= {parent for path in shipped for parent in parents_of(path)} | {"."}
+    shipped |= {parent for path in shipped for parent in _parents_of(path)} | {"."}
     entries, notes = list(found.entries), []
     root = os.path.realpath(found.root)
     for link in found.links:
@@ -199,3 +193,9 @@ def _may_hold(source: Source, module: str) -> bool:
         return False
     places = (source.root, source.root / "src")
     return any((place / f"{inside}.py").is_file() or (place / inside).is_dir() for place in places)
+
+
+def _parents_of(path: str) -> list[str]:
+    """The folders a path lies in, outermost first, without the top."""
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
