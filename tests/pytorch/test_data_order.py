@@ -304,6 +304,17 @@ def test_batches_can_be_changed_in_place_without_changing_the_data():
     assert data.sum() == 0
 
 
+def test_changing_one_batch_in_place_leaves_its_neighbours_to_autograd():
+    stream = open_(DataLoader(torch_data.TensorDataset(torch.ones(8)), batch_size=4))
+    weight = torch.ones(1, requires_grad=True)
+
+    loss = (next(stream)[0] * weight).sum()
+    next(stream)[0].zero_()
+    loss.backward()
+
+    assert weight.grad.item() == 4
+
+
 @pytest.mark.parametrize(
     ("loader", "size", "expected"),
     [

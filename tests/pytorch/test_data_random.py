@@ -1,5 +1,6 @@
 """Random draws of datasets: the same again after a resume at any batch, with workers and without."""
 
+import multiprocessing
 import random
 
 import numpy
@@ -130,6 +131,21 @@ def test_workers_leave_the_global_generators_alone_and_a_prefetched_batch_is_giv
     assert stream.position == 2
     assert torch.equal(second, next(stream))
     assert not torch.equal(first, second)
+
+
+@pytest.mark.slow
+def test_closing_a_stream_ends_its_workers():
+    before = set(multiprocessing.active_children())
+    stream = open_(DataLoader(Noisy(), 2, collate_fn=tensors, num_workers=2, persistent_workers=True))
+    next(stream)
+    workers = set(multiprocessing.active_children()) - before
+
+    stream.close()
+
+    assert len(workers) == 2
+    for worker in workers:
+        worker.join(60)
+        assert not worker.is_alive()
 
 
 class Opened(torch_data.Dataset):

@@ -16,7 +16,7 @@ import torch.utils.data as torch_data
 
 from stoker.errors import UsageError
 from stoker.pytorch.data_device import TorchData, data_length, to_device
-from stoker.pytorch.data_feed import Feed, feed_for
+from stoker.pytorch.data_feed import Feed, WorkerFeed, feed_for
 from stoker.pytorch.data_iterable import IterableFeed
 from stoker.pytorch.data_order import KnownOrder, plan_of
 from stoker.pytorch.samplers import adapt_batch_sampler
@@ -169,8 +169,10 @@ class TrainingStream(Iterator[Any]):
         }
 
     def close(self) -> None:
-        """End worker processes; the stream gives no more batches."""
+        """End worker processes; there are no more batches from this stream."""
         self._batches = iter(())
+        if isinstance(self._source.feed, WorkerFeed):
+            self._source.feed.close()
 
     def _next_epoch(self) -> Any:
         if self._taken:

@@ -124,7 +124,8 @@ class TensorFeed:
             steps = len(items) // sharding.global_size
             if steps:
                 rows = self._table.gather(self._mine(items, steps))
-                for batch in zip(*(torch.split(tensor, sharding.unit) for tensor in rows), strict=True):
+                # Not plain `split`: in autograd's eyes, changing one batch in place would change its neighbours too.
+                for batch in zip(*(torch.unsafe_split(tensor, sharding.unit) for tensor in rows), strict=True):
                     yield list(batch), full
             start += steps * sharding.global_size
             if steps < self._steps_at_once:
@@ -198,7 +199,7 @@ class WorkerFeed:
         how: dict[str, Any] = {"batch_sampler": self._requests}
         if not plan.collated:
             how = {"sampler": self._requests, "batch_size": None}
-        self._loader: torch_data.DataLoader[Any] = torch_data.DataLoader(
+        self._loader: torch_data.DataLoader[Any] | None = torch_data.DataLoader(
             SeededDataset(loader.dataset, seed=seed),
             num_workers=loader.num_workers,
             collate_fn=loader.collate_fn,
@@ -219,10 +220,13 @@ class WorkerFeed:
     def _batches(self, epoch: int, start: int) -> Batches:
         self._generator.manual_seed(mix(self._seed, epoch))
         asked = self._requests.begin(epoch, start)
-        for batch in self._loader:
+        for batch in () if self._loader is None else self._loader:
             yield batch, asked.popleft()
         if asked:
             yield None, asked.popleft()
+
+    def close(self) -> None:
+        self._loader = None  # workers end with it, also those that persist
 
 
 class _Requests:
