@@ -3,3 +3,13 @@
 from stoker.context import Context, init
 
 __all__ = ["Context", "init"]
+
+
+def __getattr__(name: str) -> type:
+    """`stoker.Epochs(1)` as scripts for the trainer write it: looked up late, because it is torch that costs time."""
+    if name in ("Batch", "Batches", "Epoch", "Epochs", "InvalidHP"):
+        from stoker import pytorch  # noqa: PLC0415
+
+        found: type = getattr(pytorch, name)
+        return found
+    raise AttributeError("module 'stoker' has no attribute {!r}".format(name))

@@ -5,6 +5,7 @@ from stoker.pytorch.callbacks import PyTorchCallback
 from stoker.pytorch.context import TrainerContext, init
 from stoker.pytorch.data import DataLoader, TorchData, adapt_batch_sampler, data_length, to_device
 from stoker.pytorch.distributed import DistributedContext
+from stoker.pytorch.inference import TorchBatchProcessor, TorchBatchProcessorContext, torch_batch_process
 from stoker.pytorch.loading import CheckpointLoadContext, load_trial_from_checkpoint_path
 from stoker.pytorch.metrics import MetricReducer, Reducer
 from stoker.pytorch.ready_callbacks import EMA, EarlyStopping, GradientNormMonitor, LearningRateMonitor, LRFinder
@@ -37,6 +38,8 @@ __all__ = [
     "PyTorchTrial",
     "PyTorchTrialContext",
     "Reducer",
+    "TorchBatchProcessor",
+    "TorchBatchProcessorContext",
     "TorchData",
     "TrainUnit",
     "Trainer",
@@ -47,4 +50,5 @@ __all__ = [
     "load_trial_from_checkpoint_path",
     "samplers",
     "to_device",
+    "torch_batch_process",
 ]

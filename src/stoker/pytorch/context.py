@@ -11,6 +11,7 @@ from stoker.errors import UsageError
 from stoker.pytorch import rng
 from stoker.pytorch.checkpoint import read_description
 from stoker.pytorch.distributed import DistributedContext
+from stoker.pytorch.inference import predict
 from stoker.pytorch.loading import build_with_weights, find_checkpoint
 from stoker.pytorch.parallel import STRATEGIES
 from stoker.pytorch.precision import Precision
@@ -36,13 +37,14 @@ def init(  # noqa: PLR0913 - one call says all of a process; the first five are 
     enable_tensorboard_logging: bool = True,
     seed: int | None = None,
     precision: str = "fp32",
-    compile: bool = False,  # noqa: A002 - torch's own word for it
+    compile: bool | dict[str, Any] = False,
     strategy: str = "ddp",
 ) -> "TrainerContext":
     """Join the run this process is part of, or be one of its own, and seed everything.
 
     `hparams` are defaults for those the run does not set. `aggregation_frequency`: batches to an optimizer step.
-    `precision`: "fp32", "bf16" or "fp16". `compile`: torch.compile for wrapped models. `strategy`: "ddp" or "fsdp".
+    `precision`: "fp32", "bf16" or "fp16". `compile`: torch.compile for wrapped models, or its options as a
+    dict. `strategy`: "ddp" or "fsdp".
     """
     if not isinstance(aggregation_frequency, int) or aggregation_frequency < 1:
         raise UsageError(f"aggregation_frequency={aggregation_frequency!r}: expected a whole number of at least 1.")
@@ -104,9 +106,7 @@ class TrainerContext(PyTorchTrialContext):
     fit = train
 
     def predict(self, trial: PyTorchTrial, data: Any, **settings: Any) -> Any:
-        """What the trial says about each sample, in the data's order."""
-        from stoker.pytorch.inference import predict
-
+        """What the trial says about each sample, in the data's order; `inference.predict` has the settings."""
         return predict(trial, data, context=self._context_of(trial), **settings)
 
     def load_checkpoint_trial(

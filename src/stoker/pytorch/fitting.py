@@ -41,6 +41,7 @@ class Fitting:
         self.last_step = plan.last_step(self.epoch_length)
         self.standing = Standing()
         self.metrics: dict[str, Any] = {}  # what fit returns: of the last validation, or else of the last report
+        self.samples = 0  # in the batch under way
         self.saved_path: str | None = plan.latest_checkpoint
         self.signals = StopSignals(context.run)
         self.callbacks = Callbacks(trial.build_callbacks())
@@ -63,10 +64,10 @@ class Fitting:
                 callback.on_training_epoch_start(epoch)
         batch = next(self._stream)
         context.loss_weight = self._stream.weight
+        self.samples = self.trial.get_batch_length(batch)
         returned = self.trial.train_batch(batch=batch, epoch_idx=epoch, batch_idx=step)
         context.end_batch(step)
-        samples = self.trial.get_batch_length(batch) if context.loss_weight else 0
-        self._window.add(as_metrics(returned, "train_batch"), samples)
+        self._window.add(as_metrics(returned, "train_batch"), self.samples if context.loss_weight else 0)
         self.standing.step = step + 1
         self._trained += 1
         if context.is_epoch_end():
@@ -76,11 +77,12 @@ class Fitting:
             self.folder.announce()
             self.reporter.batch(step + 1)
 
-    def stop_asked(self) -> bool:
+    def stop_asked(self, *, after_validation: bool = False) -> bool:
         """Whether to end here. Every start trains a batch at least, or one stopped again and again would never end."""
         if not self._trained:
             return False
-        return self._vote.any_asked(self.standing.step, self.signals.asked or self.context.get_stop_requested())
+        asked = self.signals.asked or self.context.get_stop_requested()
+        return self._vote.any_asked(self.standing.step, asked, now=after_validation)
 
     def is_over(self) -> bool:
         return self.standing.step >= self.last_step
@@ -111,11 +113,16 @@ class Fitting:
         if not self._window.samples:
             return
         context, step = self.context, self.standing.step
-        by_batch = self._window.read()
-        metrics = self._averages(by_batch)
+        by_batch, samples = self._window.read(), self._window.samples
+        self._window.clear()
+        mine = {
+            name: reduce_values(Reducer.AVG, [(row[name], n) for row, n in zip(by_batch, samples, strict=True)])
+            for name in by_batch[0]
+        }
+        ranks = context.distributed.allgather((mine, self._bad_loss(by_batch)))
+        metrics = {name: reduce_values(Reducer.AVG, [rank[name] for rank, _ in ranks])[0] for name in mine}
         metrics.update(context.reduce_metrics(for_training=True))
         metrics.update(batches=step, epochs=context.epoch_of(step))
-        self._window.clear()
         context.reducers.reset()
         for callback in self.callbacks:
             callback.on_training_workload_end(metrics, by_batch)
@@ -123,27 +130,21 @@ class Fitting:
             self.reporter.training(step, metrics)
         if self.standing.validated_at < 0:
             self.metrics = metrics
-        self._check_losses(by_batch)
+        self._complain([bad for _, bad in ranks if bad])
 
-    def _averages(self, by_batch: list[dict[str, Any]]) -> dict[str, Any]:
-        samples = self._window.samples
-        mine = {
-            name: reduce_values(Reducer.AVG, [(row[name], n) for row, n in zip(by_batch, samples, strict=True)])
-            for name in by_batch[0]
-        }
-        ranks = self.context.distributed.allgather(mine)
-        return {name: reduce_values(Reducer.AVG, [rank[name] for rank in ranks])[0] for name in mine}
-
-    def _check_losses(self, by_batch: list[dict[str, Any]]) -> None:
-        first = self.standing.step - len(by_batch)
-        for batch_idx, row in enumerate(by_batch, start=first):
+    def _bad_loss(self, by_batch: list[dict[str, Any]]) -> str | None:
+        """The first loss that is not finite, in words."""
+        for batch_idx, row in enumerate(by_batch, start=self.standing.step - len(by_batch)):
             for name, value in row.items():
                 if name.endswith("loss") and isinstance(value, float) and not math.isfinite(value):
-                    message = f"{name} is {value} at batch {batch_idx} (epoch {self.context.epoch_of(batch_idx)})"
-                    if self.plan.stop_on_nan:
-                        raise StokerError(f"{message}, and fit was told stop_on_nan. Lower the learning rate or clip.")
-                    logger.warning("%s; fit(stop_on_nan=True) would end here", message)
-                    return
+                    return f"{name} is {value} at batch {batch_idx} (epoch {self.context.epoch_of(batch_idx)})"
+        return None
+
+    def _complain(self, bad: list[str]) -> None:
+        if bad and self.plan.stop_on_nan:  # on all ranks alike, so that none waits for another
+            raise StokerError(f"{bad[0]}, and fit was told stop_on_nan. Lower the learning rate, or clip gradients.")
+        if bad and self.reporter is not None:
+            logger.warning("%s; fit(stop_on_nan=True) would end here", bad[0])
 
     def validate(self) -> None:
         """Evaluate, report, and find out whether this is the best yet. Collective."""
@@ -283,8 +284,8 @@ def _translated_errors(fitting: Fitting) -> Iterator[None]:
         if not _is_out_of_memory(error):
             raise
         raise StokerError(
-            f"Out of memory on {fitting.context.device} at batch {fitting.standing.step}: {str(error).splitlines()[0]}"
-            " Try a smaller batch size (with init(aggregation_frequency=…) for the same steps), precision='bf16', or"
+            f"Out of memory on {fitting.context.device} at batch {fitting.standing.step}, of {fitting.samples} sample(s):"
+            f" {str(error).splitlines()[0]} Try a smaller batch size (with init(aggregation_frequency=…) for the same steps), precision='bf16', or"
             " strategy='fsdp' over more ranks."
         ) from error
 

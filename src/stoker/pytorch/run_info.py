@@ -24,7 +24,7 @@ class Settings:
     exp_conf: dict[str, Any] = field(default_factory=dict)
     aggregation_frequency: int = 1
     precision: Precision = Precision.FP32
-    compile: bool = False
+    compile: bool | dict[str, Any] = False  # or torch.compile's options
     strategy: str = "ddp"
     tensorboard: bool = True
 

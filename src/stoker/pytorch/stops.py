@@ -63,11 +63,14 @@ class StopVote:
         self._voted_step = 0
         self._next = 0
 
-    def any_asked(self, step: int, asked: bool) -> bool:
-        """Whether to stop now. With several ranks all call it for every batch, with the same step."""
+    def any_asked(self, step: int, asked: bool, *, now: bool = False) -> bool:
+        """Whether to stop now. With several ranks all call it for every batch, with the same step.
+
+        `now`: vote in any case, because all ranks wait for each other here anyway.
+        """
         if self._distributed.size == 1:
             return asked
-        if step < self._next:
+        if step < self._next and not now:
             return False
         votes = self._distributed.allgather((asked, self._batches_a_second(step)))
         self._voted_at, self._voted_step = self._clock(), step

@@ -91,12 +91,13 @@ class Trainer:
         with open_fitting(self._trial, context, plan, training_data=data, validation_data=validation) as fitting:
             while True:
                 stopping = fitting.stop_asked()
-                over = stopping or fitting.is_over()
-                validation_due = not stopping and fitting.validation_is_due()
-                if over or validation_due or fitting.report_is_due() or fitting.checkpoint_is_due():
+                if not stopping and fitting.validation_is_due():
                     fitting.report()
-                if validation_due:
                     fitting.validate()
+                    stopping = fitting.stop_asked(after_validation=True)
+                over = stopping or fitting.is_over()
+                if over or fitting.report_is_due() or fitting.checkpoint_is_due():
+                    fitting.report()
                 if over or fitting.checkpoint_is_due():
                     fitting.checkpoint()
                 if over:

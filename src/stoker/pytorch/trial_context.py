@@ -52,7 +52,7 @@ class PyTorchTrialContext(RunInfo):
         model: nn.Module,
         *,
         fsdp: bool | None = None,
-        compile: bool | None = None,  # noqa: A002 - torch's own word for it
+        compile: bool | dict[str, Any] | None = None,
         find_unused_parameters: bool = False,
     ) -> Any:
         """Move a model to the device, and make it one of all ranks. Use what this returns; make optimizers after it."""
@@ -66,8 +66,10 @@ class PyTorchTrialContext(RunInfo):
             model = parallel.shard(model, self.distributed, self._precision)
         elif self.distributed.size > 1:
             model = parallel.replicate(model, self.distributed, find_unused_parameters=find_unused_parameters)
-        if self.settings.compile if compile is None else compile:
-            model.compile()  # in place, so names in checkpoints stay as they are
+        compile = self.settings.compile if compile is None else compile
+        if compile is not False:
+            # In place, so that names in checkpoints stay as they are.
+            model.compile(**(compile if isinstance(compile, dict) else {}))
         self.models.append(model)
         return model
 
