@@ -7,7 +7,6 @@ import hashlib
 import os
 from pathlib import Path
 
-import stoker
 from stoker.home import Home
 from stoker.packaging.runtimes import Runtime
 
@@ -52,7 +51,7 @@ def site_packages(folder: Path, runtime: Runtime) -> Path:
 
 def provided_folder(home: Home) -> Path:
     """HOME/provided/ID: links to this stoker and to the modules that every job can import."""
-    own = Path(stoker.__file__).parent
+    own = Path(__file__).resolve().parents[1]
     folder = home.root / "provided" / hashlib.sha256(str(own).encode()).hexdigest()[:12]
     targets = {"stoker": own, "hypertune": own / "packaging" / "provided" / "hypertune"}
     for name, target in targets.items():
