@@ -182,13 +182,14 @@ def test_collected_run_without_last_words_is_lost_and_restarted_three_times(loss
     assert action == Abandon("job_1.1.1", RunState.LOST, message="Its supervisor vanished.", restart=again)
 
 
-def test_lost_run_of_a_cancelled_job_is_not_restarted() -> None:
-    job = a_job(run=a_live_run(), intent=Intent.STOP)
+@pytest.mark.parametrize(("intent", "stop"), [(Intent.STOP, StopReason.CANCEL), (Intent.PAUSE, StopReason.PAUSE)])
+def test_lost_run_of_a_job_that_is_to_stop_has_stopped(intent: Intent, stop: StopReason) -> None:
+    job = a_job(run=a_live_run(), intent=intent)
 
     action = decided(job, gone={"job_1.1.1": NOW - 9}, collected={"job_1.1.1": True})
 
     assert isinstance(action, Abandon)
-    assert not action.restart
+    assert (action.state, action.stop, action.restart) == (RunState.STOPPED, stop, False)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +207,7 @@ def test_collected_run_that_was_told_to_stop_is_stopped(stop: StopReason, intent
     action = decided(job, collected={"job_1.1.1": True})
 
     assert isinstance(action, Abandon)
-    assert (action.state, action.restart) == (RunState.STOPPED, again)
+    assert (action.state, action.stop, action.restart) == (RunState.STOPPED, stop, again)
 
 
 # --- ended

@@ -54,10 +54,11 @@ class World:
         self.say(run, PhaseStarted(seq=0, time=self.clock(), phase=Phase.USER_CODE))
         self.settle()
 
-    def end(self, run: str, **how: object) -> None:
+    def end(self, run: str, *, lingers: bool = False, **how: object) -> None:
         values = {"seq": 0, "time": self.clock(), "phase": "user code", "code": 0, **how}
         self.say(run, Exited.model_validate(values))
-        self.engine.alive.discard(f"[{run}]")
+        if not lingers:
+            self.engine.dies(run)
         self.settle()
 
     def want(self, intent: Intent, job: str = "taxi") -> None:
@@ -152,6 +153,23 @@ def test_restarted_run_has_only_the_running_time_that_is_left(world: World) -> N
     world.end("taxi.1.2", code=1)
 
     assert [launch.max_running_s for launch in world.engine.launches] == [100.0, 70.0, 1.0]
+
+
+def test_supervisor_of_an_ended_run_is_asked_after_until_it_is_gone(world: World) -> None:
+    world.submit()
+    world.begin("taxi.1.1")
+    world.end("taxi.1.1", lingers=True)
+    assert world.state() is JobState.SUCCEEDED
+    asked: list[str] = []
+    poll = world.engine.poll
+    world.engine.poll = lambda handles: asked.extend(handles) or poll(handles)  # type: ignore[method-assign, func-returns-value]
+
+    world.settle()
+    world.engine.dies("taxi.1.1")
+    world.settle()
+    world.settle()
+
+    assert asked == ["[taxi.1.1]"] * 2, "a child that nobody waits for stays in the process table"
 
 
 # --- lost

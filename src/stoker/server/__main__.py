@@ -128,6 +128,8 @@ class _Web(uvicorn.Server):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)
         logger.info("serving %s at %s", self._home.root, self._address.url)
+        if sys.stderr.isatty():
+            sys.stderr.write(f"Serving {self._home.root} at {self._address.url}; Ctrl-C ends it.\n")
         try:
             self.run(sockets=[self._listener])
         finally:

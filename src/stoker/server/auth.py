@@ -4,6 +4,7 @@ Plain ASGI around the whole app, so that no route can forget it and streams pass
 """
 
 import hmac
+import ipaddress
 import json
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
@@ -12,7 +13,6 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 API = "/api/v1"
-_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _OPEN_PATHS = frozenset({f"{API}/health", "/", "/ui/app.js", "/ui/style.css"})
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
 _JSON_BYTES = 4 << 20
@@ -49,7 +49,7 @@ class Gate:
 
     def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
         # A page on another site can make a browser send requests here under a name of its own (DNS rebinding).
-        if _host(headers) not in _LOOPBACK:
+        if not _is_loopback(headers.get("host", "")):
             return 421, "This server answers to 127.0.0.1 and localhost only."
         if scope["path"] not in _OPEN_PATHS and not self._is_allowed(scope, headers):
             return (
@@ -112,11 +112,12 @@ class _Limited:
         return message
 
 
-def _host(headers: Headers) -> str | None:
+def _is_loopback(host: str) -> bool:
     try:
-        return urlsplit(f"//{headers.get('host', '')}").hostname
+        name = urlsplit(f"//{host}").hostname
+        return name == "localhost" or ipaddress.ip_address(name or "").is_loopback
     except ValueError:
-        return None
+        return False
 
 
 def _port(scope: Scope) -> int | None:

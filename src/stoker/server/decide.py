@@ -78,7 +78,8 @@ class Abandon:
     run: str
     state: RunState
     message: str
-    restart: bool
+    stop: StopReason | None = None
+    restart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,11 +204,12 @@ def _failure(end: Exited) -> str:
 
 def _abandon(job: JobNow, trial: TrialNow) -> Abandon:
     run = trial.run
-    if run.stop is not None:
-        again = job.intent is Intent.RUN and run.stop in (StopReason.PAUSE, StopReason.PREEMPT)
-        return Abandon(run.id, RunState.STOPPED, message="It did not end by itself and was ended.", restart=again)
-    again = job.intent is not Intent.STOP and trial.losses < MAX_LOSSES
-    return Abandon(run.id, RunState.LOST, message="Its supervisor vanished.", restart=again)
+    stop = run.stop or _REASONS.get(job.intent)
+    if stop is not None:
+        again = job.intent is Intent.RUN and stop in (StopReason.PAUSE, StopReason.PREEMPT)
+        return Abandon(run.id, RunState.STOPPED, "It did not end by itself and was ended.", stop=stop, restart=again)
+    again = trial.losses < MAX_LOSSES
+    return Abandon(run.id, RunState.LOST, "Its supervisor vanished.", restart=again)
 
 
 # --- the queue

@@ -8,7 +8,7 @@ handle was not written down is found or, if it never started, started then.
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -36,7 +36,7 @@ from stoker.server.decide import (
 )
 from stoker.server.launch import build_launch, find_run
 from stoker.server.live import Live
-from stoker.server.store.base import JobNow, RunNow, Store
+from stoker.server.store.base import JobNow, Store
 
 logger = logging.getLogger(__name__)
 
@@ -93,6 +93,7 @@ class Scheduler:
         self._now = now
         self._gone: dict[str, float] = {}
         self._drains: dict[str, _Drain] = {}
+        self._leaving: dict[str, str] = {}  # handles of ended runs, and their engines
         self._last = Snapshot(jobs=(), pools=pools, gone={}, collected={})
         self._reasons: tuple[Snapshot, Mapping[str, str]] = (self._last, {})
         self._woken = threading.Event()
@@ -159,33 +160,42 @@ class Scheduler:
         runs = [trial.run for job in self._last.jobs for trial in job.trials]
         if self._gone or self._drains:
             return _GONE_S
-        if any(is_live(run) for run in runs):
+        if self._leaving or any(is_live(run) for run in runs):
             return _LIVE_S
         return _QUEUED_S if any(run.state is RunState.QUEUED for run in runs) else None
 
     def _snapshot(self, now: float) -> Snapshot:
         jobs = self._store.unfinished()
-        watched: dict[str, list[RunNow]] = {}
-        for job in jobs:
-            live = [t.run for t in job.trials if is_live(t.run) and t.run.handle is not None and t.run.exit is None]
-            if live:
-                watched.setdefault(self._engine_of(job), []).extend(live)
-        gone: dict[str, float] = {}
-        for engine, runs in watched.items():
-            liveness = self._engines[engine].poll([run.handle for run in runs if run.handle is not None])
-            for run in runs:
-                if liveness.get(run.handle or "", Liveness.GONE) is Liveness.GONE:
-                    gone[run.id] = self._gone.get(run.id, now)
-        self._gone = gone
-        live_ids = {run.id for runs in watched.values() for run in runs}
-        self._drains = {run: drain for run, drain in self._drains.items() if run in live_ids}
+        watched = {
+            trial.run.id: (self._engine_of(job), trial.run.handle)
+            for job in jobs
+            for trial in job.trials
+            if is_live(trial.run) and trial.run.handle is not None and trial.run.exit is None
+        }
+        self._drains = {run: drain for run, drain in self._drains.items() if run in watched}
+        alive = self._poll([*watched.values(), *((engine, handle) for handle, engine in self._leaving.items())])
+        self._gone = {run: self._gone.get(run, now) for run, (_, handle) in watched.items() if handle not in alive}
+        # A supervisor that has said its last is a child of ours until it is asked after once more.
+        self._leaving = {handle: engine for handle, engine in self._leaving.items() if handle in alive}
         collected = {run: self._is_drained(drain, now) for run, drain in self._drains.items()}
-        return Snapshot(jobs=jobs, pools=self._pools, gone=gone, collected=collected)
+        return Snapshot(jobs=jobs, pools=self._pools, gone=self._gone, collected=collected)
+
+    def _poll(self, handles: Iterable[tuple[str, str]]) -> set[str]:
+        """Which of these, with their engines, are alive."""
+        of_engine: dict[str, list[str]] = {}
+        for engine, handle in handles:
+            of_engine.setdefault(engine, []).append(handle)
+        return {
+            handle
+            for engine, asked in of_engine.items()
+            for handle, liveness in self._engines[engine].poll(asked).items()
+            if liveness is Liveness.ALIVE
+        }
 
     def _is_drained(self, drain: _Drain, now: float) -> bool:
         if drain.handle is None or now - drain.since > _DRAIN_S:
             return True
-        return self._engines[drain.engine].poll([drain.handle])[drain.handle] is Liveness.GONE
+        return drain.handle not in self._poll([(drain.engine, drain.handle)])
 
     def _engine_of(self, job: JobNow | Job) -> str:
         pool = self._pools.get(job.pool)
@@ -279,12 +289,17 @@ class Scheduler:
         if action.state is RunState.LOST:
             engine = self._engines[self._engine_of(self._store.job_of(action.run))]
             message = f"{message} {engine.diagnose(self._handle(action.run))}".strip()
-        self._move(Move(action.run, action.state, message=message, restart=action.restart))
+        self._move(Move(action.run, action.state, stop=action.stop, message=message, restart=action.restart))
 
     def _handle(self, run: str) -> str:
-        """Of a run in the last snapshot that has one."""
-        found = (trial.run for job in self._last.jobs for trial in job.trials)
-        return next(now.handle for now in found if now.id == run and now.handle is not None)
+        handle = self._handles().get(run)
+        assert handle is not None, "only runs that were seen gone or overdue are collected"
+        return handle
+
+    def _handles(self) -> dict[str, str]:
+        """Of the runs in the last snapshot."""
+        runs = (trial.run for job in self._last.jobs for trial in job.trials)
+        return {run.id: run.handle for run in runs if run.handle is not None}
 
     def _move(self, move: Move) -> None:
         self._store.move_run(
@@ -294,6 +309,13 @@ class Scheduler:
         self._live.job_changed(_job_name(move.run))
         if move.state.is_final:
             self._live.run_ordered(move.run)
+            self._see_off(move.run)
+
+    def _see_off(self, run: str) -> None:
+        drain = self._drains.get(run)
+        for handle in (self._handles().get(run), drain.handle if drain else None):
+            if handle is not None:
+                self._leaving[handle] = self._engine_of(self._store.job_of(run))
 
 
 def _job_name(run: str) -> str:
