@@ -199,7 +199,7 @@ def test_archive_is_installed_with_what_it_needs(home: Home, lab: Runtime, wheel
     wheel = make_wheel(tmp_path, "trainer", "0.1", requires=["torch", "smaller"], files=files)
     archive = Archive(hash=hash_of(wheel), filename=wheel.name)
 
-    resolution = resolve(on_lab(archives=(archive,)), home=home, archives=[wheel])
+    resolution = resolve(on_lab(archives=(archive,)), home=home, archives=[Path(os.path.relpath(wheel))])
     assert resolution.lines == ("smaller==2.5", "trainer @ archive:trainer-0.1-py3-none-any.whl")
 
     with pytest.raises(StokerError, match="is not here"):

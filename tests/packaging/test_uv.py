@@ -19,6 +19,17 @@ STRATEGY = """error: No solution found when resolving dependencies
 
 hint: `a` was found on https://x, but not at the requested version. If all indexes are equally trusted, use `--index-strategy unsafe-best-match`
 """  # noqa: E501
+WRONG_PYTHON = """error: No solution found when resolving dependencies
+  cause: Because the current Python version (3.7.16) does not satisfy Python>=3.11 and all of:
+             pandas>=3.0.0rc0,<=3.0.3
+             pandas>=3.0.5
+         depend on Python>=3.11, we can conclude that all of:
+             pandas>=3.0.0rc0,<=3.0.3
+          cannot be used. (1)
+
+         Because the current Python version (3.7.16) does not satisfy Python>=3.8 and pandas>=2.0.0,<=2.0.3 depends on Python>=3.8, we can conclude that pandas>=2.0.0,<=2.0.3 cannot be used.
+         And because you require pandas>=2, we can conclude that your requirements are unsatisfiable.
+"""  # noqa: E501
 PIP = """WARNING: You are using pip version 22
 ERROR: Could not find a version that satisfies the requirement nosuch (from versions: none)
 ERROR: No matching distribution found for nosuch
@@ -34,6 +45,7 @@ ERROR: No matching distribution found for nosuch
             " There are wheels for cp37m, cp38.",
         ),
         (OLDER_DRAWING, "nosuch was not found in the package registry."),
+        (WRONG_PYTHON, "pandas needs Python>=3.8, and this is 3.7.16."),
         (STRATEGY, "there is no version of a==2."),
         (
             PIP,

@@ -1,6 +1,7 @@
 """`stoker check`: what a package needs, beside what a runtime has, before anything is submitted."""
 
 import json
+import sys
 from typing import TYPE_CHECKING
 
 from stoker.cli.output import say, table
@@ -61,6 +62,7 @@ def _show(report: "Report") -> None:
         print("It requires nothing.")
     if report.also:
         print(f"Needed by these, and installed too: {', '.join(report.also)}")
+    sys.stdout.flush()  # what is said below comes after the table, also where both go to one file
     verdict = "can run" if report.can_run else "cannot run"
     say(f"{report.package} {verdict} on the runtime {report.runtime} (Python {report.python}).")
 

@@ -1,5 +1,6 @@
 """What a package requires beside what a runtime has, and whether the two come together: `stoker check`."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -90,7 +91,7 @@ def check(
 
 def _look_at(path: Path, home: Home, runtime: Runtime) -> tuple[Project, list[Path], tuple[str, ...]]:
     if path.is_file() and path.name.endswith(ARCHIVE_SUFFIXES):
-        return Project(), [path.absolute()], ()
+        return Project(), [Path(os.path.abspath(path))], ()
     tree = walk(source_of_package(path))
     project = read_project(tree, home=home, runtime=runtime)
     return project, [Path(file) for file in project.archives], (*tree.notes, *project.notes)

@@ -131,7 +131,11 @@ def _resolve(order: _Order, archives: Sequence[Path] | None) -> Resolution:
     from stoker.packaging.installed import Installed  # noqa: PLC0415  50 ms, not on a cached path
     from stoker.packaging.resolver import resolve_needs  # noqa: PLC0415
 
-    files = order.needs.archive_files(order.home) if archives is None else archives
+    files = (
+        order.needs.archive_files(order.home)
+        if archives is None
+        else [Path(os.path.abspath(file)) for file in archives]
+    )
     resolution = resolve_needs(order.needs, Installed(order.runtime), home=order.home, archives=files)
     remember(order.home, order.key, resolution)
     return resolution

@@ -13,7 +13,8 @@ _ADD_SITE_DIR = re.compile(r"import site; site\.addsitedir\('([^']*)'\)")
 def fingerprint(runtime: Runtime) -> str:
     """Changes when the runtime's Python or anything installed in it does. A millisecond; starts nothing."""
     interpreter = runtime.interpreter
-    parts = [interpreter.base_python, interpreter.version, *interpreter.site_dirs]
+    # Its real path: one Python is started as python, python3 and python3.11.
+    parts = [os.path.realpath(interpreter.base_python), interpreter.version, *interpreter.site_dirs]
     parts += sorted(metadata_folders(interpreter.site_dirs))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
 

@@ -78,7 +78,8 @@ def _import_roots(declared: list[str] | None, shipped: Iterable[str]) -> tuple[s
 
 def _memory_file(tree: Tree, home: Home, runtime: Runtime) -> Path:
     source = tree.source
-    who = [_FORMAT, str(source.root), source.members, source.package, str(runtime.python)]
+    python = [runtime.version, *runtime.interpreter.site_dirs]
+    who = [_FORMAT, str(source.root), source.members, source.package, python]
     # What ships decides which files count, and where modules are looked for; ignore files change it.
     shipped = sorted(path for path in tree.paths if path.endswith((".toml", ".cfg", ".txt", ".py")))
     return home.root / "projects" / f"{hashlib.sha256(json.dumps([who, shipped]).encode()).hexdigest()[:20]}.json"

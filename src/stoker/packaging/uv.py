@@ -64,11 +64,22 @@ def short_reason(stderr: str) -> str:
 
 
 def _shortened(text: str) -> str:
+    text = _wrong_python(text) or text
     simple = _SIMPLE.fullmatch(text)
     text = simple[1] if simple else text.replace("we can conclude that your requirements are unsatisfiable", "no")
     text = _TAGS.sub(lambda found: f"There are wheels for {found[1].replace('`', '')}", text)
     text = text if len(text) <= 400 else f"{text[:397]}..."
     return text if text.endswith(".") else f"{text}."
+
+
+def _wrong_python(text: str) -> str | None:
+    """The one sentence that a long proof comes to, when every version of one package is for other Pythons."""
+    current = re.search(r"current Python version \(([\d.]+)\)", text)
+    needed = re.findall(r"([\w.-]+?)(?:\[[^]]*\])?[<>=!][^ ]* depends? on Python(>=[\d.]+)", text)
+    if current is None or not needed or len(set(re.findall(r"you require ([\w.-]+)", text))) != 1:
+        return None
+    name, oldest = min(needed, key=lambda pair: [int(number) for number in re.findall(r"\d+", pair[1])])
+    return f"{name} needs Python{oldest}, and this is {current[1]}."
 
 
 def _find_uv() -> str:
