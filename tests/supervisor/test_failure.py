@@ -1,10 +1,12 @@
 """Why a run failed, in the user's own words."""
 
+import os
 import textwrap
+from pathlib import Path
 
 import pytest
 
-from stoker.supervisor.failure import last_traceback, message
+from stoker.supervisor.failure import first, last_traceback, message
 from stoker.supervisor.plan import Replica
 from stoker.supervisor.process import Ended
 
@@ -18,7 +20,7 @@ SIMPLE = textwrap.dedent(
 
 
 def ended(returncode: int, *, was_told: bool = False) -> Ended:
-    return Ended(Replica(role="worker", index=1, rank=2), returncode, was_told)
+    return Ended(Replica(role="worker", index=1, rank=2), returncode, was_told, time=0.0)
 
 
 @pytest.mark.parametrize(
@@ -43,6 +45,35 @@ def test_message_says_what_failed(end: Ended, stderr: str, expected: str) -> Non
 @pytest.mark.parametrize(("returncode", "code"), [(0, 0), (3, 3), (-9, 137), (-15, 143)])
 def test_exit_code_is_as_a_shell_shows_it(returncode: int, code: int) -> None:
     assert ended(returncode).exit_code == code
+
+
+def failed(run_dir: Path, index: int, *, time: float, stderr: str = "", returncode: int = 1) -> Ended:
+    """A worker that ended then, and wrote this to stderr a second before."""
+    path = run_dir / "logs" / f"worker-{index}.stderr"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(stderr)
+    os.utime(path, (time - 1, time - 1))
+    return Ended(Replica(role="worker", index=index, rank=index), returncode, was_told=False, time=time)
+
+
+def test_first_to_complain_failed_first_though_it_ended_last(tmp_path: Path) -> None:
+    failures = [failed(tmp_path, 0, time=10.0, stderr=SIMPLE), failed(tmp_path, 1, time=9.0, stderr=SIMPLE)]
+
+    assert first(failures, tmp_path) is failures[1]
+
+
+def test_lost_connection_is_because_of_another(tmp_path: Path) -> None:
+    lost = SIMPLE.replace("ValueError: bad", "RuntimeError: [gloo] Connection closed by peer [127.0.0.1]:1")
+    failures = [failed(tmp_path, 0, time=9.0, stderr=lost), failed(tmp_path, 1, time=10.0, stderr=SIMPLE)]
+
+    assert first(failures, tmp_path) is failures[1]
+
+
+def test_killed_without_a_word_is_first_when_others_complain_later(tmp_path: Path) -> None:
+    killed = failed(tmp_path, 0, time=9.0, stderr="a warning\n", returncode=-9)
+    failures = [failed(tmp_path, 1, time=11.0, stderr=SIMPLE), killed]
+
+    assert first(failures, tmp_path) is killed
 
 
 def test_no_traceback_is_none() -> None:

@@ -268,6 +268,33 @@ def test_one_rank_that_fails_stops_the_others_and_is_named(lab: Lab) -> None:
     assert leftovers(run.run_dir) == []
 
 
+def test_rank_that_failed_first_is_named_though_others_fail_because_of_it(lab: Lab) -> None:
+    run = lab.start(
+        lab.launch(
+            """
+            import os, socket, sys
+            address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+            if os.environ["RANK"] == "0":
+                with socket.create_server(address) as listener:
+                    open(os.path.join(os.environ["STOKER_RUN_DIR"], "listening"), "w")
+                    peer, _ = listener.accept()
+                    if not peer.recv(1):
+                        raise ConnectionError("peer closed the connection")
+            while not os.path.exists(os.path.join(os.environ["STOKER_RUN_DIR"], "listening")):
+                pass
+            peer = socket.create_connection(address)
+            raise MemoryError("the real reason")
+            """,
+            replicas=replicas(workers=1),
+        )
+    )
+
+    ended = run.wait()
+
+    assert ended["replica"] == "worker-0"
+    assert ended["message"] == "worker-0 exited with code 1: MemoryError: the real reason"
+
+
 def test_run_ends_with_chief_workers_and_evaluator_and_stops_parameter_servers(lab: Lab) -> None:
     run = lab.run(
         """

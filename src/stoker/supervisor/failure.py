@@ -1,14 +1,35 @@
 """Say why a run failed, in one line, with the user's own traceback."""
 
 import os
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from stoker.supervisor.process import Ended
+from stoker.supervisor.tail import output_source
 
 _TAIL_BYTES = 256 << 10
 _TRACEBACK = "Traceback (most recent call last):"
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _MAX_LINES = 100
+_LOST_CONNECTION = re.compile(r"Connection|BrokenPipe|EOFError|Dist(?:Backend|Network|Store)Error|[Gg]loo|NCCL")
+
+
+def first(failures: Sequence[Ended], run_dir: Path) -> Ended:
+    """Which of these, all failed within a moment, failed first: the others may have failed because of it.
+
+    By when each printed its traceback, because ranks that lose their connection to another may end before it does;
+    and one that complains of nothing but a lost connection comes after those with other complaints.
+    """
+
+    def order(ended: Ended) -> tuple[bool, float]:
+        path = run_dir / output_source(ended.replica.name, "stderr")
+        traceback = "" if ended.signal else last_traceback(end_of(path))
+        if not traceback:
+            return False, ended.time
+        return _LOST_CONNECTION.search(_last_line(traceback)) is not None, os.stat(path).st_mtime
+
+    return min(failures, key=order)
 
 
 def message(ended: Ended, *, stderr: str, traceback: str) -> str:

@@ -30,6 +30,7 @@ class Ended:
     replica: Replica
     returncode: int  # as subprocess gives it: negative for a signal
     was_told: bool  # after we had asked it to
+    time: float  # when we noticed, in seconds since the epoch
 
     @property
     def signal(self) -> str | None:
@@ -112,7 +113,7 @@ class Replicas:
         for name, running in list(self._running.items()):
             returncode = running.popen.poll()
             if returncode is not None:
-                found.append(Ended(running.replica, returncode, was_told=name in self._told))
+                found.append(Ended(running.replica, returncode, was_told=name in self._told, time=time.time()))
                 self._poller.unregister(running.pidfd)
                 os.close(running.pidfd)
                 del self._running[name]

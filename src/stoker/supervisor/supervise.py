@@ -29,6 +29,7 @@ from stoker.supervisor.variables import (
 _BUSY_POLL_S, _IDLE_POLL_S = 0.01, 0.1
 _POLL_GROWTH = 1.05  # so that a line is seen within a twentieth of the time it was quiet before
 _QUICK_S = 0.1  # a preparation that takes longer is announced to the server before it is done
+_SETTLE_S = 1.0  # one failure causes others: look who fails within this time, to find out who was first
 _PS_GRACE_S = 5.0  # parameter servers have nothing to save
 
 
@@ -70,7 +71,8 @@ class Supervision:
         self._replicas = Replicas(run_dir, poller=self._poller)
         self.phase = "package"
         self._stopped_for: str | None = None
-        self._failed: Ended | None = None
+        self._failures: list[Ended] = []
+        self._failed: Ended | None = None  # the first of them
         self._was_killed = False
 
     def run(self) -> Exit:
@@ -149,10 +151,12 @@ class Supervision:
 
     def _notice_ends(self) -> None:
         ended = self._replicas.reap()
-        failed = [end for end in ended if end.returncode != 0 and not self._is_told_ps(end)]
-        if failed and self._failed is None:
-            self._failed = min(failed, key=self._last_words)
-            self._replicas.stop(self._running_names(), grace_s=self._plan.grace_s)
+        self._failures += [end for end in ended if end.returncode != 0 and not self._is_told_ps(end)]
+        if self._failures and self._failed is None:
+            is_settled = time.time() - self._failures[0].time > _SETTLE_S
+            if is_settled or not self._replicas.running or self._stopped_for is not None:
+                self._failed = failure.first(self._failures, self._run_dir)
+                self._replicas.stop(self._running_names(), grace_s=self._plan.grace_s)
         elif ended and all(replica.role == "ps" for replica in self._replicas.running):
             # Parameter servers serve for ever: they end when those they serve have ended.
             self._replicas.stop(self._running_names(), grace_s=min(_PS_GRACE_S, self._plan.grace_s))
@@ -213,13 +217,6 @@ class Supervision:
 
     def _is_told_ps(self, ended: Ended) -> bool:
         return ended.replica.role == "ps" and ended.was_told
-
-    def _last_words(self, ended: Ended) -> float:
-        """When it last wrote to stderr: of several that failed in one moment, the first to complain failed first."""
-        try:
-            return os.stat(self._run_dir / output_source(ended.replica.name, "stderr")).st_mtime
-        except OSError:
-            return 0.0
 
     def _say(self, text: str) -> None:
         self.inputs.say(text)
