@@ -36,7 +36,7 @@ class StokerLogger(Logger):  # type: ignore[misc]
 
     @property
     def version(self) -> str:
-        return self._link.context.run_id or "local"
+        return self._link.context.run_id or "0"
 
     @rank_zero_only  # type: ignore[untyped-decorator]
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
