@@ -65,9 +65,13 @@ class TestLocalEngine(EngineContract):
 
     def test_ended_supervisors_do_not_stay_as_zombies(self, local: LocalEngine, launch: Callable[..., Launch]) -> None:
         handle = local.submit(launch(""))
-        self.wait_gone(local, handle)
+        entry = Path(f"/proc/{json.loads(handle)['pid']}")
 
-        assert not Path(f"/proc/{json.loads(handle)['pid']}").exists()
+        def has_left() -> bool:
+            local.poll([handle])
+            return not entry.exists()
+
+        wait_until(has_left, what="the process table to be rid of it")
 
     def test_run_whose_handle_was_lost_is_found(
         self, local: LocalEngine, launch: Callable[..., Launch], home: Home
