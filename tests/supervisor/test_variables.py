@@ -81,6 +81,13 @@ def test_plan_fills_in_the_same_defaults_as_launch() -> None:
         assert getattr(plan, name) == getattr(launch, name), name
 
 
+def test_plan_leaves_out_what_it_does_not_know() -> None:
+    values = a_launch().model_dump(mode="json")
+    values["new_field"] = values["replicas"][0]["another"] = 1
+
+    assert Plan.from_json(values) == a_plan()
+
+
 # --- the command line
 
 

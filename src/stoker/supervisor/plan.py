@@ -24,6 +24,10 @@ class Replica:
     memory_gb: float = 0.0
     gpus: float = 0.0
 
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "Replica":
+        return cls(**{name: value for name, value in values.items() if name in cls.__dataclass_fields__})
+
     @property
     def name(self) -> str:
         return f"{self.role}-{self.index}"
@@ -59,11 +63,13 @@ class Plan:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Plan":
-        changed: dict[str, Any] = {
-            name: tuple(values[name]) for name in ("import_roots", "args", "command") if values.get(name) is not None
-        }
-        changed["replicas"] = tuple(Replica(**replica) for replica in values["replicas"])
-        return cls(**{**values, **changed})
+        """Fields this does not know are left out: they are of no use to a supervisor that does not know them."""
+        known = {name: value for name, value in values.items() if name in cls.__dataclass_fields__}
+        for name in ("import_roots", "args", "command"):
+            if known.get(name) is not None:
+                known[name] = tuple(known[name])
+        known["replicas"] = tuple(Replica.from_json(replica) for replica in values["replicas"])
+        return cls(**known)
 
     @classmethod
     def read(cls, path: Path) -> "Plan":
