@@ -262,6 +262,8 @@ def _spawn_server(home: Home) -> int:
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
     environment = {**os.environ, "STOKER_HOME": str(home.root)}
+    # User code may start one; but all that has this run's mark in its environment is ended with the run.
+    environment.pop("STOKER_RUN_DIR", None)
     command = [sys.executable, "-m", "stoker.server"]
     return os.posix_spawn(sys.executable, command, environment, file_actions=files, setsid=True)
 
