@@ -7,6 +7,8 @@ import pytest
 from tests.server.asking import API, BEARER, ask
 from tests.server.conftest import TOKEN, Served
 
+pytestmark = pytest.mark.slow
+
 JOBS = f"{API}/jobs"
 
 

@@ -9,6 +9,8 @@ from stoker.server.settings import Config, PoolConfig
 from tests.server.asking import API, ask
 from tests.server.conftest import Served
 
+pytestmark = pytest.mark.slow
+
 PAGE = (Path(__file__).parents[2] / "docs" / "server.md").read_text()
 
 

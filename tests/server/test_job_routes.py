@@ -17,6 +17,8 @@ from tests.server.asking import API, ask, stream
 from tests.server.conftest import Served
 from tests.server.fakes import FakeEngine
 
+pytestmark = pytest.mark.slow
+
 JOBS = f"{API}/jobs"
 HASH = "a" * 64
 

@@ -15,6 +15,8 @@ from tests.server.asking import API, ask, stream
 from tests.server.conftest import Served
 from tests.server.fakes import FakeEngine
 
+pytestmark = pytest.mark.slow
+
 LOGS = f"{API}/jobs/taxi/logs"
 METRICS = f"{API}/jobs/taxi/metrics"
 

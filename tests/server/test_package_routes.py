@@ -13,6 +13,8 @@ from tests.processes import wait_until
 from tests.server.asking import API, BEARER, ask
 from tests.server.conftest import Served
 
+pytestmark = pytest.mark.slow
+
 CONTENT = b"a package" * 1000
 HASH = hashlib.sha256(CONTENT).hexdigest()
 PATH = f"{API}/packages/{HASH}"

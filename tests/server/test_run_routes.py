@@ -15,6 +15,8 @@ from tests.server.asking import API, ask
 from tests.server.conftest import Served
 from tests.server.fakes import FakeEngine
 
+pytestmark = pytest.mark.slow
+
 EVENTS = f"{API}/runs/taxi.1.1/events"
 ORDERS = f"{API}/runs/taxi.1.1/orders"
 
