@@ -240,6 +240,8 @@ def test_commands_of_the_environment_and_the_runtime_are_on_path(
         "VIRTUAL_ENV": str(folder),
         "PATH": f"{folder}/bin:{lab.python.parent}:/usr/bin:/bin",
     }
+    monkeypatch.setenv("PATH", f"/usr/bin:{lab.python.parent}:/bin")
+    assert prepare(on_lab("tiny"), home=home).variables["PATH"] == f"{folder}/bin:/usr/bin:{lab.python.parent}:/bin"
     done = subprocess.run(["tiny-command"], env=environment.variables, capture_output=True, text=True, check=True)
     assert done.stdout == "hi\n"
 
@@ -396,6 +398,20 @@ def test_pip_takes_over_where_uv_cannot_read_the_metadata_of_the_time(home: Home
     assert environment.installed == ("antique 0.24", "zone 2019.3")
     assert run(environment, "import antique, zone; print(zone.version)") == "2019.3"
     assert prepare(spec, home=home).cached
+
+
+@pytest.mark.parametrize("line", ["-r more.txt", "--user", "six=1"])
+def test_line_that_is_no_requirement_is_refused(home: Home, lab: Runtime, wheelhouse: Path, line: str) -> None:
+    with pytest.raises(UsageError, match=r"cannot be a requirement|cannot be met .*(six=1|parse)"):
+        prepare(on_lab(line), home=home)
+
+
+def test_upgrade_of_stoker_keeps_environments(home: Home, lab: Runtime) -> None:
+    first = prepare(on_lab("torch"), home=home)
+
+    install(Path(lab.interpreter.site_dirs[0]), "stoker", "9.9")
+
+    assert prepare(on_lab("torch"), home=home).key == first.key
 
 
 def test_note_on_the_runtime_is_said(home: Home) -> None:

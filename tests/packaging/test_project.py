@@ -8,9 +8,9 @@ import pytest
 
 from stoker.errors import StokerError, UsageError
 from stoker.home import Home
-from stoker.packaging import runtimes
+from stoker.packaging import environment, project_files, runtimes
 from stoker.packaging.project import Project, read_project
-from stoker.packaging.runtimes import Runtime
+from stoker.packaging.runtimes import Choice, Runtime
 from stoker.packaging.tree import source_of_directory, source_of_package, walk
 from tests.packaging.made import contents, make_runtime, make_wheel, python_of, write
 
@@ -143,11 +143,21 @@ def test_stokers_own_python_stands_in_for_one_without_setuptools(tmp_path: Path,
     assert project.name == sys.executable.replace("/", ".")
 
 
-def test_no_python_with_setuptools_is_said_plainly(tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtimes, "_has_setuptools", lambda runtime: False)
+@pytest.mark.slow
+def test_setuptools_is_installed_for_it_where_no_python_has_it(
+    tmp_path: Path, home: Home, wheelhouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(project_files, "_has_setuptools", lambda runtime: False)
+    bare = make_runtime(home, tmp_path / "bare", {})
+    monkeypatch.setattr(environment, "choose", lambda *_, **__: Choice(bare))
+    root = tmp_path / "p"
 
-    with pytest.raises(StokerError, match="No Python here has setuptools"):
-        read(tmp_path / "p", home, {"setup.py": setup("name='a'")})
+    with pytest.raises(StokerError, match=r"takes setuptools, which lab .* lacks, and it could not be installed: "):
+        read(root, home, {"setup.py": setup("name=setuptools.mark", "import setuptools")}, runtime=bare)
+
+    fake = "mark = 'fake'\ndef setup(): pass\ndef find_packages(): pass\n"
+    make_wheel(wheelhouse, "setuptools", "99.0", files={"setuptools/__init__.py": fake})
+    assert read(root, home, {}, runtime=bare).name == "fake"
 
 
 @pytest.mark.slow

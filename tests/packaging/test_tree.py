@@ -199,12 +199,13 @@ def test_link_to_a_folder_elsewhere_is_refused_with_what_to_do(tmp_path: Path) -
 def test_dangling_links_and_sockets_are_left_out_and_named(tmp_path: Path) -> None:
     root = write(tmp_path / "p", TRAINER)
     (root / ".#task.py").symlink_to("nobody@nowhere.1")
+    (root / "round").symlink_to("round")
     os.mkfifo(root / "pipe")
 
     tree = walk(source_of_directory(root))
 
     assert set(tree.paths) == set(TRAINER)
-    assert sorted(note.split()[0] for note in tree.notes) == [".#task.py", "pipe"]
+    assert sorted(note.split()[0] for note in tree.notes) == [".#task.py", "pipe", "round"]
 
 
 def test_link_to_what_is_ignored_is_left_out_and_named(tmp_path: Path) -> None:

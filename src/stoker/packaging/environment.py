@@ -110,8 +110,10 @@ class _Order:
         return self.ready(installed, cached=True) if (self.folder / "bin" / "python").exists() else None
 
     def ready(self, installed: tuple[str, ...], *, cached: bool) -> PreparedEnvironment:
-        binaries = [str(self.folder / "bin"), str(self.runtime.python.parent)]
-        inherited = [part for part in os.environ.get("PATH", os.defpath).split(os.pathsep) if part not in binaries]
+        binaries = [str(self.folder / "bin")]
+        inherited = os.environ.get("PATH", os.defpath).split(os.pathsep)
+        if str(self.runtime.python.parent) not in inherited:  # else it keeps its place: /usr/bin is no venv's folder
+            binaries.append(str(self.runtime.python.parent))
         return PreparedEnvironment(
             python=self.folder / "bin" / "python",
             key=self.key,

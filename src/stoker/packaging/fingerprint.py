@@ -15,7 +15,8 @@ def fingerprint(runtime: Runtime) -> str:
     interpreter = runtime.interpreter
     # Its real path: one Python is started as python, python3 and python3.11.
     parts = [os.path.realpath(interpreter.base_python), interpreter.version, *interpreter.site_dirs]
-    parts += sorted(metadata_folders(interpreter.site_dirs))
+    # Not stoker's own version: environments outlive an upgrade of stoker.
+    parts += sorted(path for path in metadata_folders(interpreter.site_dirs) if "/stoker-" not in path)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
 
 

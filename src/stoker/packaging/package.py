@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 MEGABYTE = 1_000_000
 WARN_BYTES = 50 * MEGABYTE
-LIMIT_MB = 1000  # of content; STOKER_PACKAGE_LIMIT_MB changes it, for packing and unpacking alike
+LIMIT_MB = 1000  # of content, to pack; STOKER_PACKAGE_LIMIT_MB changes it
+UNPACK_LIMIT_MB = 10_000  # against bombs: a worker does not know what limit the user has set
 MAX_FILES = 200_000
 _CHUNK = 1 << 20
 _SMALL = 1 << 20
@@ -101,7 +102,8 @@ def unpack(
     3. At most `limit_bytes` of content (counted as it is unpacked) and `max_files` entries.
     4. With `hash`, the archive's bytes must have it.
     """
-    limit_bytes = content_limit() if limit_bytes is None else limit_bytes
+    if limit_bytes is None:
+        limit_bytes = max(content_limit(), UNPACK_LIMIT_MB * MEGABYTE)
     if hash is not None and hash_of(archive) != hash:
         raise StokerError(f"The package archive {archive} is damaged: its bytes do not have the hash {hash}.")
     to.parent.mkdir(parents=True, exist_ok=True)
@@ -125,7 +127,7 @@ def hash_of(file: Path) -> str:
 
 
 def content_limit() -> int:
-    """How much a package may hold, in bytes."""
+    """How much may be packed, in bytes."""
     given = os.environ.get("STOKER_PACKAGE_LIMIT_MB", "")
     try:
         return int(float(given or LIMIT_MB) * MEGABYTE)
@@ -274,7 +276,7 @@ def _unique() -> str:
 
 
 def _too_large(limit_bytes: int) -> StokerError:
-    return StokerError(f"The package holds more than {_size(limit_bytes)}. STOKER_PACKAGE_LIMIT_MB sets the limit.")
+    return StokerError(f"The package archive holds more than {_size(limit_bytes)}; it was not unpacked.")
 
 
 def _largest(tree: "Tree") -> tuple[FileSize, ...]:

@@ -11,8 +11,9 @@ from typing import Any
 from stoker.errors import StokerError, UsageError
 from stoker.home import Home
 from stoker.packaging.declared import Declared, read_pyproject, read_setup_cfg, roots_of
+from stoker.packaging.environment import prepare
 from stoker.packaging.requirements import Requirements, check_requirement, read_requirements
-from stoker.packaging.runtimes import Runtime, python_with_setuptools
+from stoker.packaging.runtimes import Runtime, default_runtime
 from stoker.packaging.tree import Tree
 
 _MAX_COPIED_BYTES = 1 << 20  # a setup.py reads READMEs and versions, not weights
@@ -53,7 +54,7 @@ def _declared(tree: Tree, shipped: set[str], *, home: Home, runtime: Runtime) ->
         found.append(_checked(read_pyproject(root / "pyproject.toml"), root / "pyproject.toml"))
     # A setup.py is run only for what is not written down elsewhere: it may be old, slow or broken.
     if "setup.py" in shipped and (not found or found[0].requirements is None):
-        found.append(_checked(_run_setup_py(tree, python=python_with_setuptools(home, runtime)), root / "setup.py"))
+        found.append(_checked(_run_setup_py(tree, python=_python_with_setuptools(home, runtime)), root / "setup.py"))
     if "setup.cfg" in shipped:
         found.append(_checked(read_setup_cfg(root / "setup.cfg"), root / "setup.cfg"))
     return found
@@ -64,6 +65,23 @@ def _checked(declared: Declared, file: Path) -> Declared:
         if not line.startswith("-"):
             check_requirement(line, where=str(file))
     return declared
+
+
+def _python_with_setuptools(home: Home, runtime: Runtime) -> Path:
+    """A Python that can run a setup.py: the runtime's own, else stoker's, else an environment made for it."""
+    for one in (runtime, default_runtime()):
+        if _has_setuptools(one):
+            return one.python
+    try:
+        return prepare({"requirements": ["setuptools"]}, home=home).python
+    except StokerError as error:
+        raise StokerError(
+            f"Reading a setup.py takes setuptools, which {runtime} lacks, and it could not be installed: {error}"
+        ) from error
+
+
+def _has_setuptools(runtime: Runtime) -> bool:
+    return any(os.path.isdir(os.path.join(folder, "setuptools")) for folder in runtime.interpreter.site_dirs)
 
 
 def _run_setup_py(tree: Tree, *, python: Path) -> Declared:

@@ -12,7 +12,7 @@ from stoker.errors import UsageError
 from stoker.home import Home
 from stoker.packaging.installed import Installed
 from stoker.packaging.needs import Needs
-from stoker.packaging.requirements import hashes_of, name_of, without_hashes
+from stoker.packaging.requirements import PASSED_ON, hashes_of, name_of, without_hashes
 from stoker.packaging.resolution import Resolution
 from stoker.packaging.runtimes import Runtime
 from stoker.packaging.shadow import shadow_of
@@ -46,6 +46,9 @@ class Wanted:
     @classmethod
     def of(cls, needs: Needs, installed: Installed) -> "Wanted":
         lines = needs.requirements
+        strange = [line for line in lines if line.startswith("-") and not line.startswith(("-c ", *PASSED_ON))]
+        if strange:
+            raise UsageError(f"{strange[0]!r} cannot be a requirement here. Options that can: {', '.join(PASSED_ON)}.")
         requirements = [line for line in lines if not line.startswith("-") and _applies(line, installed)]
         constraints = [line.removeprefix("-c ").strip() for line in lines if line.startswith("-c ")]
         options = [line for line in lines if line.startswith("--")]

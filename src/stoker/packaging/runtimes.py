@@ -124,21 +124,6 @@ def remove_runtime(home: Home, name: str) -> None:
         book.write(home)
 
 
-def python_with_setuptools(home: Home, runtime: Runtime) -> Path:
-    """A Python that can run a setup.py: the runtime's own, else stoker's, else any; StokerError when none can."""
-    for one in (runtime, *_runtimes(home)):
-        if _has_setuptools(one):
-            return one.python
-    raise StokerError(
-        "No Python here has setuptools, and reading a setup.py takes it."
-        f" Try `{runtime.python} -m pip install setuptools`, or declare the project in pyproject.toml."
-    )
-
-
-def _has_setuptools(runtime: Runtime) -> bool:
-    return any(os.path.isdir(os.path.join(folder, "setuptools")) for folder in runtime.interpreter.site_dirs)
-
-
 def _runtimes(home: Home, *, hint: str = "") -> Iterator[Runtime]:
     """The runtimes as they are found, so that no more Pythons are asked than needed.
 

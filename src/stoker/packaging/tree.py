@@ -126,11 +126,13 @@ class _Walk:
             self.entries.append(Entry(path, self.root / path, is_dir=True))
 
     def _child(self, child: "os.DirEntry[str]", path: str) -> None:
-        if self.ignore.ignores(path, is_dir=child.is_dir()):
+        is_link = child.is_symlink()
+        is_dir = os.path.isdir(child.path) if is_link else child.is_dir()  # scandir's own raises where links go round
+        if self.ignore.ignores(path, is_dir=is_dir):
             return
-        if child.is_symlink():
+        if is_link:
             self.links.append(Entry(path, Path(child.path), link=os.readlink(child.path)))
-        elif child.is_dir():
+        elif is_dir:
             self.folder(path)
         elif child.is_file():
             self.entries.append(_file_entry(path, Path(child.path)))
@@ -140,6 +142,8 @@ class _Walk:
 
 def _with_links(found: _Walk) -> tuple[list[Entry], list[str]]:
     """All entries: a link that leads to something that ships stays a link, one to a file elsewhere becomes a copy."""
+    if not found.links:
+        return list(found.entries), []
     shipped = {entry.path for entry in found.entries} | {entry.path for entry in found.links}
     shipped |= {parent for path in shipped for parent in _parents_of(path)} | {"."}
     entries, notes = list(found.entries), []
@@ -147,13 +151,13 @@ def _with_links(found: _Walk) -> tuple[list[Entry], list[str]]:
     for link in found.links:
         target = os.path.realpath(link.file)
         inside = os.path.relpath(target, root)
-        if inside in shipped:
+        if not os.path.exists(target):
+            notes.append(f"{link.path} is a link to nothing ({link.link}) and was left out.")
+        elif inside in shipped:
             folder = os.path.dirname(link.path)
             entries.append(Entry(link.path, link.file, link=os.path.relpath(inside, folder or ".")))
         elif os.path.isfile(target):
             entries.append(_file_entry(link.path, link.file))
-        elif not os.path.exists(target):
-            notes.append(f"{link.path} is a link to nothing ({link.link}) and was left out.")
         elif not inside.startswith(".."):
             notes.append(f"{link.path} is a link to {inside}, which is ignored, and was left out.")
         else:
