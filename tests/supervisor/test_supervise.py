@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -111,7 +112,17 @@ def test_command_that_is_not_there_fails_at_the_start(lab: Lab) -> None:
 
     ended = lab.server.exit_of(RUN)
     assert (ended["phase"], ended["code"]) == (Phase.START, None)
-    assert ended["message"] == "Cannot start chief-0 (no-such-program): No such file or directory."
+    assert ended["message"] == "Cannot start chief-0: No such file or directory: no-such-program."
+
+
+@pytest.mark.parametrize("fields", [{"args": ("null\0byte",)}, {"source": "/no/such/folder"}])
+def test_run_that_no_process_can_be_given_fails_at_the_start(lab: Lab, fields: dict[str, Any]) -> None:
+    run = lab.run("", **fields)
+
+    ended = lab.server.exit_of(RUN)
+    assert (ended["phase"], ended["code"]) == (Phase.START, None)
+    assert ended["message"].startswith("Cannot start chief-0: ")
+    assert run.log == ""
 
 
 def test_environment_that_cannot_be_made_fails_in_that_phase(lab: Lab) -> None:
@@ -208,8 +219,8 @@ def test_run_that_takes_longer_than_its_limit_is_stopped(lab: Lab) -> None:
 
     ended = run.wait()
 
-    assert (ended["stop"], ended["code"]) == ("timeout", 0)
-    assert ended["message"] == "ran longer than its limit of 0.5 s"
+    assert ended["stop"] == "timeout"
+    assert ended["message"].startswith("ran longer than its limit of 0.5 s")
     assert (run.run_dir / "stop").read_text().strip() == "timeout"
 
 

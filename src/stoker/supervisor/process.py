@@ -84,8 +84,10 @@ class Replicas:
                     stderr=err,
                     start_new_session=True,
                 )
-            except OSError as error:
-                raise StokerError(f"Cannot start {replica.name} ({command[0]}): {error.strerror}.") from error
+            except OSError as error:  # its file name is the program's, or the folder's that it should run in
+                raise StokerError(f"Cannot start {replica.name}: {error.strerror}: {error.filename}.") from error
+            except ValueError as error:  # a name or word that no process can be given, as one with a null byte
+                raise StokerError(f"Cannot start {replica.name}: {error}.") from error
         identity = ProcessId.of(popen.pid)
         assert identity is not None, "our own child is in the process table until we wait for it"
         self._leaders[replica.name] = identity
@@ -106,6 +108,11 @@ class Replicas:
     @property
     def running(self) -> list[Replica]:
         return [running.replica for running in self._running.values()]
+
+    @property
+    def is_winding_down(self) -> bool:
+        """Whether those that still run have been told to stop."""
+        return self._told.issuperset(self._running)
 
     def reap(self) -> list[Ended]:
         """Those that have ended since the last time."""

@@ -162,7 +162,9 @@ class Supervision:
             self._replicas.stop(self._running_names(), grace_s=min(_PS_GRACE_S, self._plan.grace_s))
 
     def _obey(self) -> None:
-        if self.stop.reason is not None and self._stopped_for is None and self._failed is None:
+        # An order that comes when the run has failed, or is at its end, does not change how it ended.
+        is_over = bool(self._failures) or self._replicas.is_winding_down
+        if self.stop.reason is not None and self._stopped_for is None and not is_over:
             self._stopped_for = self.stop.reason
             partial = self._run_dir / ".stop"
             partial.write_text(f"{self.stop.reason}\n")
