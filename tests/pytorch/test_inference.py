@@ -91,7 +91,7 @@ def test_predict_batch_decides_when_there_is_one(context):
     predictions = context.predict(context.build_trial(Own), batches_of(5, size=2))
 
     assert predictions["sum"].tolist() == [[0.0], [3.0], [6.0], [9.0], [12.0]]
-    assert isinstance(predictions["pair"][0], numpy.ndarray | torch.Tensor)
+    assert isinstance(predictions["pair"][0], numpy.ndarray)
     assert predictions["pair"][0].tolist() == [[0.0], [1.0], [2.0], [3.0], [4.0]]
     assert predictions["pair"][1] == [None] * 5
     assert predictions["parity"] == ["even", "odd", "even", "odd", "even"]
@@ -149,6 +149,22 @@ def test_with_a_folder_only_the_rest_is_predicted(context, tmp_path, monkeypatch
 
     assert predictions.tolist() == [[3.0 * i] for i in range(11)]
     assert Counting.seen == list(range(fail_at // 2 * 4, 11, 2))
+
+
+def test_predictions_that_are_all_there_are_read_and_not_made_again(context, tmp_path, monkeypatch):
+    monkeypatch.setattr(Counting, "seen", [])
+    trial = context.build_trial(Counting)
+    made = context.predict(trial, batches_of(11), folder=tmp_path / "kept")
+    monkeypatch.setattr(Counting, "fail_at", 3)
+
+    read = context.predict(trial, batches_of(11), folder=tmp_path / "kept")
+
+    assert torch.equal(read, made)
+
+
+def test_a_period_of_zero_is_refused(context):
+    with pytest.raises(UsageError, match="checkpoint_period is 0"):
+        context.predict(context.build_trial(Trial), batches_of(3), checkpoint_period=0)
 
 
 def test_a_folder_with_predictions_for_other_data_is_refused(context, tmp_path):

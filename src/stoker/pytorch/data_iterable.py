@@ -115,7 +115,7 @@ class IterableFeed:
     def _begin(self, epoch: int, start: int) -> Iterator[Any]:
         self._random = PrivateRandom(*self._seeds, epoch)
         with self._random:
-            reading = iter(self._loader)
+            reading: Iterator[Any] = iter(self._loader)
             for _ in islice(reading, start):
                 pass
         return reading

@@ -27,8 +27,6 @@ from stoker.pytorch.samplers import DistributedBatchSampler, DistributedSampler
 
 Items = Sequence[Any] | torch.Tensor  # a range, a list, or a tensor of indices: all can be sliced and measured
 
-_READ_AHEAD = 1024  # items of a user's sampler read at once, because changing generators costs 100 us
-
 
 class EpochReader(Protocol):
     """One epoch's items from some position on."""
@@ -106,23 +104,20 @@ class SamplerOrder:
 class SamplerReader:
     def __init__(self, sampler: Any, random: PrivateRandom, start: int) -> None:
         self._random = random
-        self._read: list[Any] = []
-        self._first: list[Any] = []
+        self._first: list[Any] | None = None
         with random:
             self._items = iter(sampler)
-        while start and (skipped := len(self.take(min(start, _READ_AHEAD)))):
+        while start and (skipped := len(self.take(min(start, 1024)))):
             start -= skipped
 
     def take(self, count: int) -> list[Any]:
-        if len(self._read) < count:
-            with self._random:
-                self._read += islice(self._items, max(count, _READ_AHEAD))
-            self._first = self._first or self._read[:_READ_AHEAD]
-        taken, self._read = self._read[:count], self._read[count:]
+        with self._random:  # never more than asked for: a sampler may look at how training goes
+            taken = list(islice(self._items, count))
+        self._first = taken if self._first is None else self._first
         return taken
 
     def first(self, count: int) -> list[Any]:
-        return self._first[:count]
+        return (self._first or [])[:count]
 
 
 def tell_epoch(thing: Any, epoch: int) -> None:
@@ -207,7 +202,7 @@ class Plan:
 
 def plan_of(loader: "torch_data.DataLoader[Any]", *, seed: int, rank: int, size: int, even: bool) -> Plan:
     """Read a torch DataLoader's samplers; those of torch are replaced by an order of our own."""
-    batch_sampler = loader.batch_sampler
+    batch_sampler: Any = loader.batch_sampler
     if batch_sampler is not None and _kind(batch_sampler) is not torch_data.BatchSampler:
         if _is_sharded(batch_sampler):
             rank, size = 0, 1

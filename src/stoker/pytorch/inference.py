@@ -10,7 +10,7 @@ import os
 import pickle
 import shutil
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,7 @@ from torch import nn
 from stoker.context import Context
 from stoker.errors import UsageError
 from stoker.pytorch.batch_process import TorchBatchProcessor, TorchBatchProcessorContext, torch_batch_process
-from stoker.pytorch.data import ValidationStream, open_validation
-from stoker.pytorch.data_device import to_device
+from stoker.pytorch.data import open_validation
 from stoker.pytorch.distributed import DistributedContext
 from stoker.pytorch.parallel import evaluating, is_sharded
 from stoker.pytorch.stops import StopSignals, StopVote
@@ -63,18 +62,25 @@ def predict(
     restarted run goes on by itself.
     """
     _check_order(data)
+    if checkpoint_period < 1:
+        raise UsageError(f"checkpoint_period is {checkpoint_period}: expected a number of batches, at least 1.")
     distributed = context.distributed
     make = _predictor(trial, context)
     device = context.device if context.auto_to_device else "cpu"
     stream = open_validation(data, rank=distributed.rank, size=distributed.size, device=device)
     kept = _open_kept(context.run, distributed, folder, samples=stream.num_samples)
     done = distributed.broadcast(kept.batches if kept else 0)
+    if kept:
+        kept.batches = done  # every rank must agree, also one that sees the folder late
     with evaluating(context.models), StopSignals(context.run) as signals:
         vote = StopVote(distributed)
         mine: list[tuple[int, Output]] = []
-        for step, batch in enumerate(_busy(stream, done, data, context), start=1):
+        step = 0
+        for step, batch in enumerate(stream.rounds(done), start=1):
             if batch is not None:
                 mine.append((done + (step - 1) * distributed.size + distributed.rank, make(batch)))
+            elif any(map(is_sharded, context.models)):
+                make(_first_batch(data, device))  # a sharded model works only if all ranks take part
             if step % _ON_DEVICE == 0:
                 _fetch(mine)
             due = kept is not None and step % checkpoint_period == 0
@@ -84,6 +90,9 @@ def predict(
                 mine.clear()
             if stopping:
                 signals.leave(step, None)
+    if kept and kept.batches < (all_done := done + step * distributed.size):
+        kept.add(_fetch(mine), batches=all_done)  # the script may yet fail, and be restarted
+        mine.clear()
     return _assembled(kept, _fetch(mine), distributed)
 
 
@@ -127,23 +136,27 @@ def _arguments(model: nn.Module, batch: Mapping[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-def _busy(stream: ValidationStream, done: int, data: Any, context: PyTorchTrialContext) -> Iterator[Any]:
-    """The rounds; ranks of a sharded model, which works only if all take part, repeat a batch when they have none."""
-    for batch in stream.rounds(done):
-        if batch is None and any(map(is_sharded, context.models)):
-            spare, _ = next(iter(open_validation(data, rank=0, size=1, device=context.device)))
-            for model in context.models:
-                _forward(model, spare)
-        yield batch
+def _first_batch(data: Any, device: torch.device | str) -> Any:
+    batch, _ = next(iter(open_validation(data, rank=0, size=1, device=device)))
+    return batch
 
 
 def _fetch(outputs: list[tuple[int, Output]]) -> list[tuple[int, Output]]:
     """The same list, with its newest outputs on the CPU too."""
     for index in range(max(0, len(outputs) - _ON_DEVICE), len(outputs)):
         number, output = outputs[index]
-        plain = dict(output) if isinstance(output, Mapping) else output  # a library's own class of dict
-        outputs[index] = (number, to_device(plain, "cpu", {str, bytes}))
+        outputs[index] = (number, _on_cpu(output))
     return outputs
+
+
+def _on_cpu(output: Output) -> Output:
+    if isinstance(output, torch.Tensor):
+        return output.detach().cpu()
+    if isinstance(output, Mapping):  # a library's own class of dict becomes a plain one
+        return {key: _on_cpu(value) for key, value in output.items()}
+    if isinstance(output, list):
+        return list(map(_on_cpu, output))
+    return tuple(map(_on_cpu, output)) if isinstance(output, tuple) else output
 
 
 def _assembled(kept: "_Kept | None", mine: list[tuple[int, Output]], distributed: DistributedContext) -> Output:
