@@ -23,7 +23,7 @@ def run_ranks(function: Callable[..., Any], size: int, folder: Path, *args: Any,
     (folder / "run.json").write_text(json.dumps(launch))
     # Forked from a server that has torch imported and no threads: a rank starts in milliseconds, not seconds.
     start = multiprocessing.get_context("forkserver")
-    start.set_forkserver_preload(["torch", "torch.distributed", "stoker.pytorch"])
+    start.set_forkserver_preload(["torch", "torch.distributed.fsdp", "pytest", "stoker.pytorch"])
     port = _free_port()
     ranks = []
     for rank in range(size):

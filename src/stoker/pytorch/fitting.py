@@ -283,10 +283,10 @@ def _translated_errors(fitting: Fitting) -> Iterator[None]:
     except (torch.OutOfMemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):
             raise
+        batch = f"batch {fitting.standing.step}, of {fitting.samples} sample(s)"
         raise StokerError(
-            f"Out of memory on {fitting.context.device} at batch {fitting.standing.step}, of {fitting.samples} sample(s):"
-            f" {str(error).splitlines()[0]} Try a smaller batch size (with init(aggregation_frequency=…) for the same steps), precision='bf16', or"
-            " strategy='fsdp' over more ranks."
+            f"Out of memory on {fitting.context.device} at {batch}: {str(error).splitlines()[0]} Try a smaller batch"
+            " size (init(aggregation_frequency=…) makes up for it), precision='bf16', or strategy='fsdp'."
         ) from error
 
 

@@ -1,5 +1,6 @@
 """One model over several ranks: DDP, FSDP2, and a state that is the same whichever is used."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,13 +12,6 @@ from torch.nn.parallel import DistributedDataParallel
 from stoker.errors import UsageError
 from stoker.pytorch.distributed import DistributedContext
 from stoker.pytorch.precision import Precision
-
-try:
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
-    from torch.distributed.tensor import DTensor, distribute_tensor
-except ImportError:  # torch before 2.6
-    DTensor = None  # type: ignore[assignment,misc]
 
 STRATEGIES = ("ddp", "fsdp")
 
@@ -47,8 +41,11 @@ def replicate(model: nn.Module, distributed: DistributedContext, *, find_unused_
 
 def shard(model: nn.Module, distributed: DistributedContext, precision: Precision) -> nn.Module:
     """A part of each weight on every rank (FSDP2). The layers of a ModuleList are gathered one at a time."""
-    if DTensor is None:
-        raise UsageError(f"FSDP needs torch 2.6 or newer; this is {torch.__version__}. Use strategy='ddp'.")
+    try:  # here, because they cost a second to import
+        from torch.distributed.device_mesh import init_device_mesh  # noqa: PLC0415
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # noqa: PLC0415
+    except ImportError as error:
+        raise UsageError(f"FSDP needs torch 2.6 or newer; this is {torch.__version__}. Use strategy='ddp'.") from error
     mesh = init_device_mesh(distributed.device.type, (distributed.size,))
     policy = MixedPrecisionPolicy()
     if precision is Precision.BF16:
@@ -61,7 +58,13 @@ def shard(model: nn.Module, distributed: DistributedContext, precision: Precisio
 
 
 def is_sharded(model: nn.Module) -> bool:
-    return DTensor is not None and isinstance(model, FSDPModule)
+    fsdp = sys.modules.get("torch.distributed.fsdp")  # not imported: nothing can be of its classes
+    return fsdp is not None and isinstance(model, fsdp.FSDPModule)
+
+
+def _is_part(value: Any) -> bool:
+    tensor = sys.modules.get("torch.distributed.tensor")
+    return tensor is not None and isinstance(value, tensor.DTensor)
 
 
 def unwrap(model: nn.Module) -> nn.Module:
@@ -99,6 +102,9 @@ def evaluating(models: list[nn.Module]) -> Iterator[None]:
     finally:
         for replica in replicas:
             replica.require_forward_param_sync = True
+        for module, _ in modes:
+            if is_sharded(module):
+                module.reshard()  # type: ignore[operator]  # a forward without backward leaves it whole
         for module, mode in modes:
             module.training = mode
 
@@ -109,19 +115,15 @@ def whole(tree: Any) -> Any:
         return {key: whole(value) for key, value in tree.items()}
     if isinstance(tree, list | tuple):
         return type(tree)(map(whole, tree))
-    if DTensor is not None and isinstance(tree, DTensor):
-        return tree.full_tensor()
-    return tree
+    return tree.full_tensor() if _is_part(tree) else tree
 
 
-def share_of(value: Any, like: torch.Tensor) -> Any:
+def share_of(value: Any, like: Any) -> Any:
     """This rank's part of a whole tensor, if the tensor it replaces is sharded."""
-    if DTensor is None or not isinstance(like, DTensor) or not isinstance(value, torch.Tensor):
-        return value
-    if value.shape != like.shape:
-        return value  # a step counter, not a moment of the weight
-    placed = value.to(like.device)
-    return distribute_tensor(placed, like.device_mesh, like.placements, src_data_rank=None)
+    if not _is_part(like) or not isinstance(value, torch.Tensor) or value.shape != like.shape:
+        return value  # of another shape: a step counter, not a moment of the weight
+    distribute = sys.modules["torch.distributed.tensor"].distribute_tensor
+    return distribute(value.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
 
 
 def shares_of_model(state: dict[str, Any], model: nn.Module) -> dict[str, Any]:

@@ -33,6 +33,7 @@ def take(
     ranks = context.distributed.gather(own)
     models = [parallel.whole(parallel.unwrap(model).state_dict()) for model in context.models]
     optimizers = [parallel.whole(optimizer.state_dict()) for optimizer in context.optimizers]
+    of_callbacks = callbacks.state_dict()
     if ranks is None:
         return None
     content: dict[str, Any] = {
@@ -40,7 +41,7 @@ def take(
         "optimizers_state_dict": optimizers,
         "lr_schedulers_state_dict": [scheduler.state_dict() for scheduler in context.lr_schedulers],
         "scaler_state_dict": None if context.scaler is None else context.scaler.state_dict(),
-        "callbacks": callbacks.state_dict(),
+        "callbacks": of_callbacks,
         "ranks": ranks,
     }
     for callback in callbacks:
