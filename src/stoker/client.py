@@ -34,6 +34,8 @@ from stoker.schema.record import (
     LogPage,
     MetricPoint,
     PoolStatus,
+    SearchStatus,
+    TrialList,
 )
 
 _START_TIMEOUT_S = 60.0
@@ -142,6 +144,17 @@ class Client:
 
     def metrics(self, job: str) -> tuple[MetricPoint, ...]:
         return tuple(MetricPoint.model_validate(point) for point in self._get(_job_path(job, "metrics")))
+
+    def search(self, job: str, *, best: int = 10) -> SearchStatus:
+        """How a job's search stands, with so many of its best trials. NotFoundError if the job has no search."""
+        return SearchStatus.model_validate(self._get(_job_path(job, "search"), {"best": best}))
+
+    def trials(
+        self, job: str, *, limit: int = 100, sort: str = "number", after: int = 0, trial: int | None = None
+    ) -> TrialList:
+        """Trials by `sort`: `number`, `newest` first, or `best` first. By number, those `after` one; or one alone."""
+        params: Params = {"limit": limit, "sort": sort, "after": after, "trial": trial}
+        return TrialList.model_validate(self._get(_job_path(job, "trials"), params))
 
     def checkpoints(self, job: str) -> tuple[CheckpointRecord, ...]:
         return tuple(CheckpointRecord.model_validate(found) for found in self._get(_job_path(job, "checkpoints")))

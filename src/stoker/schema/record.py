@@ -6,6 +6,7 @@ from stoker.schema.event import Exited, Phase
 from stoker.schema.job import JobSpec, Share
 from stoker.schema.launch import Launch
 from stoker.schema.model import Model
+from stoker.schema.search import Objective
 from stoker.schema.state import Intent, JobState, RunState, StopReason
 
 
@@ -36,6 +37,14 @@ class Trial(Model):
     metrics: dict[str, float] = {}  # the newest value of each
     latest_checkpoint: str | None = None
     runs: tuple[Run, ...] = ()
+    # Of a trial of a search:
+    objective: float | None = None  # the best value of the searched metric so far; None without a finite one
+    objectives: dict[str, float] = {}  # with several objectives, the newest of each
+    outcome: Literal["completed", "failed", "invalid_hp", "stopped"] | None = None  # once it is over for good
+    stopped: str = ""  # why the search stopped it or did not count it, in words
+    bracket: int = 0
+    parent: int | None = None  # number of the trial whose checkpoint it started from
+    seed: int | None = None
 
 
 class JobSummary(Model):
@@ -57,11 +66,42 @@ class JobSummary(Model):
 
 
 class Job(JobSummary):
-    """A job, whole."""
+    """A job, whole; of a search with very many trials the newest hundred (`GET /jobs/{job}/trials` has all)."""
 
     intent: Intent
     spec: JobSpec
     trials: tuple[Trial, ...]
+
+
+class TrialList(Model):
+    """Trials of a job, in the order asked for; `total` counts those left out too."""
+
+    trials: tuple[Trial, ...]
+    total: int
+
+
+class SearchStatus(Model):
+    """How a search stands, and what it found."""
+
+    job: str
+    state: JobState
+    sampler: str
+    stopping: str
+    objectives: tuple[Objective, ...]  # the first is what trials are ranked and pruned by; none: nothing is compared
+    max_trials: int  # planned at most, without those refused as invalid
+    progress: float  # from 0 to 1
+    finished: bool  # nothing more will be tried
+    failure: str = ""  # why the search as a whole failed
+    states: dict[str, int]  # number of trials by JobState
+    outcomes: dict[str, int]  # number of ended trials by outcome: completed, stopped, failed, invalid_hp
+    best: tuple[Trial, ...]  # best first, by the first objective, without runs
+    front: tuple[int, ...] = ()  # with several objectives: numbers of the trials that no other beats in all of them
+    curve: tuple[tuple[int, float], ...] = ()  # trial number, and the best value up to it
+    importance: dict[str, float] = {}  # each hyperparameter's share, most first; empty with too few trials
+
+    @property
+    def metric(self) -> str | None:
+        return self.objectives[0].metric if self.objectives else None
 
 
 class JobList(Model):
