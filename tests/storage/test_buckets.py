@@ -110,7 +110,8 @@ def test_store_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
 def test_missing_extra_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, module: str, extra: str
 ) -> None:
-    monkeypatch.setitem(sys.modules, module, None)  # as if it were not installed
+    for name in (module, f"{module}.core"):
+        monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
     storage = storage_of(tmp_path, '"gs://b-1" = "gcs"')
 
     with pytest.raises(UsageError) as caught:

@@ -92,8 +92,7 @@ class TestGoogle(StorageContract):
     keeps_odd_keys = False
 
     @pytest.fixture
-    def root(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteBucket]:
-        monkeypatch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+    def root(self, tmp_path: Path) -> Iterator[RemoteBucket]:
         pytest.importorskip("gcsfs")
         with Gateway(tmp_path / "home") as gateway:
             target = Target("gs", bucket="real-bucket", path="prefix", endpoint_url=gateway.url, anonymous=True)
@@ -144,8 +143,7 @@ def test_wrong_secret_and_missing_bucket_are_one_line(s3_bucket: str, tmp_path: 
     assert "\n" not in str(caught.value)
 
 
-def test_missing_object_at_google_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+def test_missing_object_at_google_is_one_line(tmp_path: Path) -> None:
     pytest.importorskip("gcsfs")
     with Gateway(tmp_path) as gateway:
         target = Target("gs", endpoint_url=gateway.url, anonymous=True)

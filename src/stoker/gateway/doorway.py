@@ -92,7 +92,9 @@ class Doorway:
                 if self._is_closed or self._wake_read in ready:
                     return
                 self._process = start(self._home, self._listening)
-            if self._process.wait() == _MISUSED:
+            with self._process as process:  # waits, and closes the pipe
+                process.wait()
+            if self._process.returncode == _MISUSED:
                 break
         # It cannot live here, and has said why: whoever knocks is refused rather than left to wait.
         self._listening.close()

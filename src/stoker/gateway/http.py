@@ -37,6 +37,7 @@ _PHRASES = {
     499: "Client Closed Request",
     500: "Internal Server Error",
     501: "Not Implemented",
+    503: "Service Unavailable",
     507: "Insufficient Storage",
 }
 
@@ -144,8 +145,12 @@ class _Connection(socketserver.StreamRequestHandler):
             self._send(Response(400, {"Content-Type": "text/plain"}, str(error).encode()), "GET", keep=False)
             return False
         response = self.server.answer(request)
-        body.drain()
-        self._send(response, request.method, keep=keep)
+        try:
+            body.drain()
+            self._send(response, request.method, keep=keep)
+        finally:
+            if response.file is not None:
+                response.file.close()
         return keep
 
     def _read_request(self, line: bytes) -> tuple[Request, "_SocketBody", bool]:
@@ -190,14 +195,11 @@ class _Connection(socketserver.StreamRequestHandler):
         if not keep:
             lines.append("Connection: close")
         head = "\r\n".join([*lines, "", ""]).encode("latin-1", "replace")
-        file = response.file
-        if file is None or method == "HEAD":
+        if response.file is None or method == "HEAD":
             self.wfile.write(head if method == "HEAD" else head + response.body)
         else:
             self.wfile.write(head)
-            self._send_file(file, response.start, response.length)
-        if file is not None:
-            file.close()
+            self._send_file(response.file, response.start, response.length)
 
     def _send_file(self, file: BinaryIO, start: int, length: int) -> None:
         if length == 0:

@@ -1,22 +1,24 @@
 """Objects that are there: read, list, change, copy, compose, delete."""
 
 import base64
+import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, BinaryIO
 
 from stoker.gateway.conditions import check_of, is_generation, is_unchanged
 from stoker.gateway.errors import ApiError, error_response, no_object
 from stoker.gateway.http import Request, Response
 from stoker.gateway.resources import content_type, etag, json_response, object_resource, patched, read_json, writable
-from stoker.gateway.shelf import Bucket
+from stoker.gateway.shelf import Bucket, ReplacedError
 from stoker.storage.checksum import CHUNK_BYTES
 from stoker.storage.glob import compiled
 from stoker.storage.root import Check, Folder, StoredObject
 
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 _PAGE = 1000
+_TRIES = 20
 _SUMMED_BYTES = 64 << 20  # files put there by hand are read for their checksums up to this size
 _COMPOSED_MOST = 32
 
@@ -35,23 +37,30 @@ def get(request: Request, bucket: Bucket, key: str) -> Response:
 
 def download(request: Request, bucket: Bucket, key: str) -> Response:
     """The bytes, or a range of them."""
+    for _ in range(_TRIES):
+        with contextlib.suppress(ReplacedError):
+            return _download(request, bucket, key)
+    raise ApiError(503, f"{bucket.name}/{key} is replaced all the time.")
+
+
+def _download(request: Request, bucket: Bucket, key: str) -> Response:
     found = _generation_of(request, bucket, key)
     if is_unchanged(request.query, found):
         return Response(304)
     check_of(request.query)(found)
     headers = _media_headers(found)
     start, end = 0, found.size
-    if "range" in request.headers:
-        wanted = _range(request.headers["range"], found.size)
-        if wanted is None:
+    wanted = _RANGE.fullmatch(request.headers.get("range", "").strip())
+    if wanted is not None and wanted[0] != "bytes=-":
+        start, end = _range(wanted, found.size)
+        if start >= end:
             refusal = error_response(416, "The requested range cannot be satisfied: not satisfiable.")
             return replace(refusal, headers={**refusal.headers, "Content-Range": f"bytes */{found.size}"})
-        start, end = wanted
         headers["Content-Range"] = f"bytes {start}-{end - 1}/{found.size}"
-    status = 206 if "Content-Range" in headers else 200
-    file = bucket.root.open(key)
+    file = bucket.open(found)
     if headers.get("Content-Encoding") == "gzip" and "gzip" not in request.headers.get("accept-encoding", ""):
-        return _decompressed(file.read(), headers)
+        return _decompressed(file, headers)
+    status = 206 if "Content-Range" in headers else 200
     return Response(status, headers, file=file, start=start, length=end - start)
 
 
@@ -190,7 +199,9 @@ class _Page:
         self.after = ""
         if "pageToken" in query:
             try:
-                self.after = base64.urlsafe_b64decode(query["pageToken"]).decode("utf-8", "surrogateescape")
+                self.after = base64.b64decode(query["pageToken"], altchars=b"-_", validate=True).decode(
+                    "utf-8", "surrogateescape"
+                )
             except ValueError as error:
                 raise ApiError(400, "Invalid page token.") from error
         self._delimiter = delimiter
@@ -212,16 +223,12 @@ class _Page:
         return found
 
 
-def _range(text: str, size: int) -> tuple[int, int] | None:
-    """First byte and the one behind the last; None when there are no such bytes."""
-    match = _RANGE.fullmatch(text.strip())
-    if match is None or match[0] == "bytes=-":
-        return 0, size  # several ranges, or none we know: HTTP allows to send it all
-    if not match[1]:
-        start, end = max(size - int(match[2]), 0), size
-    else:
-        start, end = int(match[1]), min(int(match[2]) + 1, size) if match[2] else size
-    return (start, end) if start < end else None
+def _range(wanted: re.Match[str], size: int) -> tuple[int, int]:
+    """First byte and the one behind the last. Several ranges, or units we do not know, never come here: HTTP allows
+    to send it all then."""
+    if not wanted[1]:
+        return max(size - int(wanted[2]), 0), size
+    return int(wanted[1]), min(int(wanted[2]) + 1, size) if wanted[2] else size
 
 
 def _media_headers(found: StoredObject) -> dict[str, str]:
@@ -246,9 +253,11 @@ def _media_headers(found: StoredObject) -> dict[str, str]:
     return headers
 
 
-def _decompressed(data: bytes, headers: Mapping[str, str]) -> Response:
+def _decompressed(file: BinaryIO, headers: Mapping[str, str]) -> Response:
     """For a client that does not take gzip, as Google does it."""
     import gzip  # noqa: PLC0415  hardly ever needed
 
+    with file:
+        data = gzip.decompress(file.read())
     kept = {name: value for name, value in headers.items() if name not in ("Content-Encoding", "Content-Range")}
-    return Response(200, {**kept, "Warning": "214 UploadServer gunzipped"}, gzip.decompress(data))
+    return Response(200, {**kept, "Warning": "214 UploadServer gunzipped"}, data)

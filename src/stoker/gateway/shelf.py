@@ -1,12 +1,17 @@
 """A bucket as a request names it: found, or refused in Google's words."""
 
 from dataclasses import dataclass
+from typing import BinaryIO
 from urllib.parse import unquote
 
 from stoker.gateway.errors import ApiError, no_object
 from stoker.storage import Place, Storage
 from stoker.storage.place import is_bucket
 from stoker.storage.root import Root, StoredObject
+
+
+class ReplacedError(Exception):
+    """The object is not the one that was looked at any more: look again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +26,16 @@ class Bucket:
         if found is None:
             raise no_object(self.name, key)
         return found
+
+    def open(self, found: StoredObject) -> BinaryIO:
+        """The bytes of this very generation; ReplacedError if the object is another one since it was looked at."""
+        file = self.root.open(found.key)
+        if self.root.local_path(found.key) is not None:
+            now = self.root.stat(found.key)
+            if now is None or now.generation != found.generation:
+                file.close()
+                raise ReplacedError
+        return file
 
 
 class Shelf:

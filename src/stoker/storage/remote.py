@@ -143,7 +143,9 @@ class RemoteBucket:
         """The file system of gcsfs or s3fs; a missing extra or credential is one line."""
         module, extra = ("gcsfs", "gcs") if self._target.scheme == "gs" else ("s3fs", "s3")
         try:
-            library = importlib.import_module(module)
+            # Not gcsfs.GCSFileSystem: where it can, that is a subclass which asks Google by gRPC what kind of bucket
+            # this is, before each operation and whatever the endpoint.
+            library = importlib.import_module("gcsfs.core" if module == "gcsfs" else module)
         except ImportError as error:
             raise UsageError(
                 f"{self.url} is {self.where()}, which needs {module}. Install it with `pip install 'stoker[{extra}]'`."
