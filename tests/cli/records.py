@@ -4,7 +4,7 @@ from typing import Any
 
 from stoker.schema.event import Exited, Phase
 from stoker.schema.job import JobSpec
-from stoker.schema.record import Job, LogBlock, Run, Trial
+from stoker.schema.record import Job, LogBlock, Run, SearchStatus, Trial
 from stoker.schema.state import Intent, JobState, RunState
 
 NOW = 1_800_000_000.0
@@ -75,3 +75,48 @@ def a_block(text: str, **fields: Any) -> LogBlock:
         **fields,
     }
     return LogBlock(text=text, **values)
+
+
+def a_search_job(name: str = "mnist_1", state: JobState = JobState.SUCCEEDED, **search: Any) -> Job:
+    values: dict[str, Any] = {
+        "metric": "val_loss",
+        "max_trials": 16,
+        "space": {"learning_rate": {"type": "log", "min": 0.0001, "max": 1}, "layers": 3},
+        **search,
+    }
+    job = a_job(state, spec={"name": name, "search": values})
+    return job.with_(id=name, number=7, trials=())
+
+
+def a_trial(number: int = 1, state: JobState = JobState.SUCCEEDED, **fields: Any) -> Trial:
+    values: dict[str, Any] = {
+        "id": 100 + number,
+        "hparams": {"learning_rate": number / 100, "layers": 3},
+        "objective": 1 / number,
+        "metrics": {"val_loss": 1 / number, "accuracy": number / 20},
+        "outcome": "completed",
+        "runs": (a_run(),),
+        "seed": 41 + number,
+        **fields,
+    }
+    return Trial(number=number, state=state, **values)
+
+
+def a_status(name: str = "mnist_1", **fields: Any) -> SearchStatus:
+    trials = tuple(a_trial(number) for number in (4, 3, 2, 1))
+    values: dict[str, Any] = {
+        "state": JobState.SUCCEEDED,
+        "sampler": "random",
+        "stopping": "asha",
+        "objectives": ({"metric": "val_loss"},),
+        "max_trials": 16,
+        "progress": 1.0,
+        "finished": True,
+        "states": {"SUCCEEDED": 4},
+        "outcomes": {"completed": 1, "stopped": 3},
+        "best": trials,
+        "curve": ((1, 1.0), (2, 0.5), (3, 1 / 3), (4, 0.25)),
+        "importance": {"learning_rate": 0.75, "layers": 0.25},
+        **fields,
+    }
+    return SearchStatus(job=name, **values)

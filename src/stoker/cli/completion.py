@@ -6,7 +6,7 @@ The scripts ask `stoker __complete WORD…` what may come at the last word; an e
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 
-from stoker.cli.main import NOUNS
+from stoker.cli.main import NOUN_ALIASES, NOUNS
 from stoker.cli.parser import Arguments, Parser
 from stoker.errors import StokerError
 
@@ -53,6 +53,7 @@ def candidates(words: list[str]) -> list[str]:
         return []
     if not before:
         return _starting(current, [*NOUNS, "--help", "--version"])
+    before[0] = NOUN_ALIASES.get(before[0], before[0])
     if before[0] not in NOUNS:
         return []
     parser, rest = _walk(before)

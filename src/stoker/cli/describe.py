@@ -5,19 +5,21 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from stoker.cli import search_report
 from stoker.cli.gcloud import print_as
 from stoker.cli.output import STATE_COLOURS, ago, duration, paint, print_json, table
 from stoker.cli.parser import Arguments
 
 if TYPE_CHECKING:
     from stoker.schema.event import Exited
-    from stoker.schema.record import Job, Run, Trial
+    from stoker.schema.record import Job, Run, SearchStatus, Trial
 
 
 def describe(arguments: Arguments) -> None:
     from stoker.client import connect
 
-    job = connect().job(arguments.name)
+    client = connect()
+    job = client.job(arguments.name)
     if arguments.json:
         print_json(job)
     elif arguments.format:
@@ -25,17 +27,20 @@ def describe(arguments: Arguments) -> None:
     elif arguments.summarize:
         print("\n".join(_summary(job)))
     else:
-        print("\n".join(page(job, now=time.time())))
+        search = client.search(job.id) if job.spec.search is not None else None
+        print("\n".join(page(job, now=time.time(), search=search)))
 
 
-def page(job: "Job", *, now: float) -> Iterator[str]:
-    """The whole page, line by line."""
+def page(job: "Job", *, now: float, search: "SearchStatus | None" = None) -> Iterator[str]:
+    """The whole page, line by line; of a search what it found instead of each trial's runs."""
     width = 16
-    for name, value in _facts(job, now=now):
+    for name, value in [*_facts(job, now=now), *(search_report.facts(search) if search else _places(job))]:
         first, *rest = value.splitlines() or [""]
         yield f"{name + ':':<{width}}{first}"
         yield from (" " * width + line for line in rest)
-    for trial in job.trials:
+    if search is not None:
+        yield from search_report.report(search)
+    for trial in job.trials if search is None else ():
         if len(trial.runs) > 1 or len(job.trials) > 1:
             yield ""
             yield from _runs(trial, now=now)
@@ -56,7 +61,7 @@ def _facts(job: "Job", *, now: float) -> Iterator[tuple[str, str]]:
         yield "ended", _moment(job.ended, now=now)
     if job.started is not None:
         yield "ran for", duration((job.ended or now) - job.started)
-    if job.progress is not None:
+    if job.progress is not None and job.spec.search is None:
         yield "progress", f"{job.progress:.0%}"
     yield "pool", job.pool
     if job.priority:
@@ -64,13 +69,12 @@ def _facts(job: "Job", *, now: float) -> Iterator[tuple[str, str]]:
     if job.labels:
         yield "labels", ", ".join(f"{key}={value}" for key, value in sorted(job.labels.items()))
     yield "command", command_line(job)
-    yield from _places(job)
+    if job.spec.job_dir is not None:
+        yield "job-dir", job.spec.job_dir
 
 
 def _places(job: "Job") -> Iterator[tuple[str, str]]:
     """Where what it made can be found."""
-    if job.spec.job_dir is not None:
-        yield "job-dir", job.spec.job_dir
     if not job.trials:
         return
     trial = job.trials[-1]

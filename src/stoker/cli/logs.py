@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stoker.cli import flags
@@ -40,17 +40,17 @@ def add_log_flags(parser: Parser) -> None:
 def stream_logs(arguments: Arguments) -> int:
     from stoker.client import connect
 
-    return follow(connect(), arguments.name, filters=_filters(arguments), as_json=arguments.json)
+    return follow(connect(), arguments.name, filters=read_filters(arguments), as_json=arguments.json)
 
 
 def logs(arguments: Arguments) -> int:
     from stoker.client import connect
 
     client = connect()
-    filters = _filters(arguments)
+    filters = read_filters(arguments)
     if arguments.follow:
         return follow(client, arguments.name, filters=filters, as_json=arguments.json)
-    writer = _writer(client.job(arguments.name), as_json=arguments.json)
+    writer = writer_of(client.job(arguments.name), as_json=arguments.json)
     for block in _pages(client, arguments.name, filters):
         writer.write(block)
     return 0
@@ -59,7 +59,7 @@ def logs(arguments: Arguments) -> int:
 def follow(client: "Client", name: str, *, filters: Filters | None = None, as_json: bool = False) -> int:
     """Print lines until the job has ended, then how it ended. Ctrl-C ends the following, not the job."""
     try:
-        writer = _writer(client.job(name), as_json=as_json)
+        writer = writer_of(client.job(name), as_json=as_json)
         for block in client.follow(name, **(filters or {})):
             writer.write(block)
         job = client.wait(name)
@@ -91,18 +91,19 @@ def ending(job: "Job") -> str:
 
 @dataclass(slots=True)
 class Writer:
-    """Prints blocks of lines to stdout, as text or as JSON; tells when a restart's lines begin."""
+    """Prints blocks of lines to stdout, as text or as JSON; tells when the lines of a trial's restart begin."""
 
     show_replica: bool
     as_json: bool
     colours: bool
-    run: str | None = None  # whose lines came last
+    show_trial: bool = False
+    attempts: dict[int, int] = field(default_factory=dict)  # of each trial, the run whose lines came last
 
     def write(self, block: "LogBlock") -> None:
         render = self._json if self.as_json else self._text
-        if self.run not in (None, block.run) and not self.as_json:
+        if self.attempts.get(block.trial, block.attempt) != block.attempt and not self.as_json:
             say(f"--- {block.run} starts: run {block.attempt} ---")
-        self.run = block.run
+        self.attempts[block.trial] = block.attempt
         sys.stdout.write("".join(f"{line}\n" for line in render(block)))
         sys.stdout.flush()
 
@@ -119,17 +120,23 @@ class Writer:
 
     def _text(self, block: "LogBlock") -> Iterator[str]:
         clock = time.strftime("%H:%M:%S", time.localtime(block.time))
-        who = f"  {block.replica:<10}" if self.show_replica else ""
+        who = f"  trial {block.trial:<4}" if self.show_trial else ""
+        who += f"  {block.replica:<10}" if self.show_replica else ""
         ours = block.replica == "supervisor"
         for offset, text in enumerate(block.text.split("\n")):
-            line = f"{clock}{who}  {'stoker: ' if ours and not who else ''}{text}"
+            line = f"{clock}{who}  {'stoker: ' if ours and not self.show_replica else ''}{text}"
             level = block.levels.get(offset)
             colour = "grey" if ours and level is None else LEVEL_COLOURS.get(level or "")
             yield paint(line, colour) if self.colours else line
 
 
-def _writer(job: "Job", *, as_json: bool) -> Writer:
-    return Writer(show_replica=_may_have_several(job), as_json=as_json, colours=has_colours(sys.stdout))
+def writer_of(job: "Job", *, as_json: bool) -> Writer:
+    return Writer(
+        show_replica=_may_have_several(job),
+        as_json=as_json,
+        colours=has_colours(sys.stdout),
+        show_trial=job.spec.search is not None,
+    )
 
 
 def _may_have_several(job: "Job") -> bool:
@@ -151,7 +158,7 @@ def _pages(client: "Client", name: str, filters: Filters) -> Iterable["LogBlock"
         page = client.logs(name, **filters, after=page.cursor)
 
 
-def _filters(arguments: Arguments) -> Filters:
+def read_filters(arguments: Arguments) -> Filters:
     now = time.time()
     replica = arguments.replica
     if arguments.task_name is not None:

@@ -26,6 +26,9 @@ class Noun:
 NOUNS: dict[str, Noun] = {
     "local": Noun("stoker.cli.local", "run a training package here, in the foreground"),
     "jobs": Noun("stoker.cli.jobs", "submit jobs, watch them, steer them"),
+    "experiment": Noun("stoker.cli.experiment", "search hyperparameters: many trials of one package"),
+    "trial": Noun("stoker.cli.trial", "one trial of an experiment: what it is, its log, its checkpoint"),
+    "preview-search": Noun("stoker.cli.preview_search", "say what a search would do and cost; no server needed"),
     "check": Noun("stoker.cli.check", "say what a package needs, and whether a runtime has it"),
     "runtimes": Noun("stoker.cli.runtimes", "the Pythons that jobs can run on"),
     "pools": Noun("stoker.cli.pools", "where jobs run, and how full it is"),
@@ -34,6 +37,9 @@ NOUNS: dict[str, Noun] = {
     "ui": Noun("stoker.cli.ui", "open the page in a browser"),
     "completion": Noun("stoker.cli.completion", "print the completion script of a shell"),
 }
+
+# Determined's short forms, `det e create …`.
+NOUN_ALIASES = {"e": "experiment", "t": "trial"}
 
 # `gcloud ai-platform jobs …` becomes `stoker jobs …`; a script that only had `gcloud` replaced works too.
 _GCLOUD_PREFIXES = frozenset({"alpha", "beta", "ai-platform", "ml-engine"})
@@ -92,10 +98,11 @@ def run(words: list[str]) -> int:
         return 0
     if words[0] == "__complete":
         return _complete(words[1:])
-    noun = NOUNS.get(words[0])
+    name = NOUN_ALIASES.get(words[0], words[0])
+    noun = NOUNS.get(name)
     if noun is None:
         raise UsageError(f"No command {words[0]!r}. There are: {', '.join(NOUNS)}. See `stoker --help`.")
-    return _run_noun(words[0], noun, words[1:])
+    return _run_noun(name, noun, words[1:])
 
 
 def in_lines(error: StokerError) -> str:

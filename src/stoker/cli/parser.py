@@ -26,10 +26,18 @@ class Parser(argparse.ArgumentParser):
         self._subparsers_action: Any = None
 
     def add_command(
-        self, name: str, run: Command, *, help: str, example: str, user_args: bool = False, usage: str | None = None
+        self,
+        name: str,
+        run: Command,
+        *,
+        help: str,
+        example: str,
+        user_args: bool = False,
+        usage: str | None = None,
+        aliases: Sequence[str] = (),
     ) -> "Parser":
         """A verb. `example` is shown in its help, and a test asks for one of every command."""
-        command = self._add(name, help=help, example=example, usage=usage)
+        command = self._add(name, help=help, example=example, usage=usage, aliases=aliases)
         command.set_defaults(run=run, takes_user_args=user_args)
         return command
 
@@ -53,13 +61,15 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{_plainly(message)} See `{self.prog} --help`.")
 
-    def _add(self, name: str, *, help: str, example: str, usage: str | None = None) -> "Parser":
+    def _add(
+        self, name: str, *, help: str, example: str, usage: str | None = None, aliases: Sequence[str] = ()
+    ) -> "Parser":
         if self._subparsers_action is None:
             self._subparsers_action = self.add_subparsers(
                 title="verbs", metavar="VERB", required=True, parser_class=Parser
             )
         command: Parser = self._subparsers_action.add_parser(
-            name, help=help, description=_sentence(help), example=example, usage=usage
+            name, help=help, description=_sentence(help), example=example, usage=usage, aliases=aliases
         )
         self.commands[name] = command
         return command

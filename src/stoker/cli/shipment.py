@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -47,8 +47,11 @@ class Code:
     project: "Project"
 
 
-def look_at(source: "Source", values: Values, *, home: "Home") -> Code:
-    """Walk the directory and read what it declares, with the runtime that the job asks for. Says what is odd."""
+def look_at(source: "Source", values: Values, *, home: "Home", include: Sequence[Path] = ()) -> Code:
+    """Walk the directory and read what it declares, with the runtime that the job asks for. Says what is odd.
+
+    Files and folders to `include` come to lie at the package's top, under their own names.
+    """
     from stoker.packaging.project import read_project
     from stoker.packaging.runtimes import choose
     from stoker.packaging.tree import walk
@@ -57,10 +60,34 @@ def look_at(source: "Source", values: Values, *, home: "Home") -> Code:
     environment = values.get("environment", {})
     choice = choose(home, runtime=environment.get("runtime"), python=environment.get("python"))
     project = read_project(tree, home=home, runtime=choice.runtime)
+    tree = _with_included(tree, include)
     for note in (choice.note, *tree.notes, *project.notes):
         if note:
             say(note)
     return Code(tree, project)
+
+
+def _with_included(tree: "Tree", include: Sequence[Path]) -> "Tree":
+    from stoker.packaging.tree import Entry, Source, walk
+
+    entries = {entry.path: entry for entry in tree.entries}
+    notes = list(tree.notes)
+    for path in include:
+        name = path.resolve().name
+        if path.is_dir():
+            below = walk(Source(path))
+            found = [replace(entry, path=f"{name}/{entry.path}") for entry in below.entries]
+            notes += below.notes
+        elif path.is_file():
+            runs = os.access(path, os.X_OK)
+            found = [Entry(path=name, file=path.resolve(), size_bytes=path.stat().st_size, executable=runs)]
+        else:
+            raise UsageError(f"No such file or directory: {path} (--include).")
+        taken = sorted(entry.path for entry in found if entry.path in entries)
+        if taken:
+            raise UsageError(f"--include {path}: {tree.source.root} has a {taken[0]} already. Rename one of them.")
+        entries.update({entry.path: entry for entry in found})
+    return replace(tree, entries=tuple(sorted(entries.values(), key=lambda e: e.path)), notes=tuple(notes))
 
 
 def pack_up(values: Values, code: Code | None, packages: Sequence[str], *, folder: Path) -> Shipment:

@@ -160,7 +160,11 @@ def _with_absolute_job_dir(values: Values) -> Values:
 
 
 def _made_up_name(directory: Path) -> str:
-    """The directory's, made to fit the rule for names, and the time."""
+    """The directory's, and the time."""
+    return f"{name_of_directory(directory)}_{time.strftime('%Y%m%d_%H%M%S')}"
+
+
+def name_of_directory(directory: Path) -> str:
+    """Made to fit the rule for names, with room for a number."""
     word = re.sub(r"\W+", "_", directory.resolve().name, flags=re.ASCII).strip("_") or "job"
-    word = word if word[0].isalpha() else f"job_{word}"
-    return f"{word[:100]}_{time.strftime('%Y%m%d_%H%M%S')}"
+    return (word if word[0].isalpha() else f"job_{word}")[:100]

@@ -1,0 +1,138 @@
+"""The file of a search, in any dialect: laid over a template, and under what the command line overrides."""
+
+from argparse import ArgumentTypeError
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stoker.cli.output import say
+from stoker.cli.parser import Parser
+from stoker.errors import ConfigError, UsageError
+from stoker.schema.dialects.reading import Reading, Values
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """`--config searcher.max_trials=20`: the way to a field, and its new value."""
+
+    path: tuple[str, ...]
+    value: Any
+
+
+def override(text: str) -> Override:
+    """`key.below=value`; the value is YAML, so that numbers, lists and `{type: log, …}` are what they look like."""
+    import yaml
+
+    key, equals, value = text.partition("=")
+    path = tuple(key.strip().split("."))
+    if not equals or not all(path):
+        raise ArgumentTypeError(f"an override is key.below=value, like searcher.max_trials=20 (got {text!r})")
+    try:
+        return Override(path, yaml.safe_load(value))
+    except yaml.YAMLError as error:
+        raise ArgumentTypeError(f"the value of {key} is not YAML (got {value!r})") from error
+
+
+def add_override_flag(command: Parser) -> None:
+    command.add_argument(
+        "--config",
+        dest="overrides",
+        action="append",
+        default=[],
+        type=override,
+        metavar="KEY=VALUE",
+        help="instead of what the file says: searcher.max_trials=20; may be given several times",
+    )
+
+
+def add_config_flags(command: Parser) -> None:
+    add_override_flag(command)
+    command.add_argument("--template", metavar="FILE", help="a file that says what CONFIG leaves out")
+
+
+def load_config(file: Path, *, template: Path | None = None, overrides: Sequence[Override] = ()) -> Values:
+    """The file as plain values, with all that is laid under and over it."""
+    from stoker.schema.dialects.document import load
+
+    document = load(file)
+    if template is not None:
+        document = laid_over(load(template), document)
+    return with_overrides(document, overrides)
+
+
+def with_overrides(document: Mapping[str, Any], overrides: Sequence[Override]) -> Values:
+    """UsageError where a field is to be set below one that has no fields."""
+    changed = dict(document)
+    for each in overrides:
+        changed = _with_one(changed, each.path, each.value, seen="")
+    return changed
+
+
+def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Values:
+    """`below`, and over it, field by field, `above`; sections of another kind are replaced and not mixed."""
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        mixes = isinstance(old, Mapping) and isinstance(value, Mapping) and _same_kind(old, value)
+        merged[key] = laid_over(old, value) if mixes else value  # type: ignore[arg-type]
+    return merged
+
+
+def read_search(document: Values, *, source: str) -> Reading:
+    """The job of a search, in the shape of stoker.yaml. ConfigError names every bad field, in the file's own words."""
+    from stoker.schema.dialects import aiplatform, determined, stoker_yaml
+
+    if aiplatform.is_dialect(document):
+        reading = _aiplatform(document, source=source)
+    elif determined.is_dialect(document):
+        reading = determined.read(document, source=source)
+    else:
+        reading = stoker_yaml.read(document, source=source)
+    if not reading.values.get("search"):
+        raise ConfigError(
+            f"{source} has no search: expected `searcher:` and `hyperparameters:` (Determined's), `search:` (ours) or"
+            " `trainingInput.hyperparameters` (AI Platform's). Submit a job without one by `stoker jobs create`."
+        )
+    return reading
+
+
+def tell(reading: Reading) -> None:
+    """What of the file has no meaning here, or another one than it seems."""
+    if reading.ignored:
+        say(f"Without meaning here, and ignored: {', '.join(reading.ignored)}.")
+    for note in reading.notes:
+        say(f"Note: {note}.")
+
+
+def _aiplatform(document: Values, *, source: str) -> Reading:
+    from stoker.schema.dialects import aiplatform
+    from stoker.schema.dialects.aiplatform_search import read_hyperparameters
+
+    training = document.get("trainingInput")
+    if not isinstance(training, Mapping) or not training.get("hyperparameters"):
+        return aiplatform.read(document, source=source)
+    rest = {name: value for name, value in training.items() if name != "hyperparameters"}
+    reading = aiplatform.read({**document, "trainingInput": rest}, source=source)
+    search = read_hyperparameters(training["hyperparameters"], source=source).model_dump(mode="json")
+    return Reading({**reading.values, "search": search}, reading.packages, reading.ignored, reading.notes)
+
+
+def _with_one(section: Mapping[str, Any], path: tuple[str, ...], value: Any, *, seen: str) -> Values:
+    name, *rest = path
+    if not rest:
+        return {**section, name: value}
+    below = section.get(name)
+    if below is not None and not isinstance(below, Mapping):
+        raise UsageError(
+            f"--config {seen}{'.'.join(path)}: {seen}{name} is {below!r} and has no fields."
+            f" Set it whole, like --config '{seen}{name}={{{rest[0]}: …}}'."
+        )
+    return {**section, name: _with_one(below or {}, tuple(rest), value, seen=f"{seen}{name}.")}
+
+
+def _same_kind(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """A searcher of another name, or a parameter, stands for itself alone."""
+    if "type" in new:
+        return False
+    return "name" not in old or "name" not in new or old["name"] == new["name"]
