@@ -21,7 +21,7 @@ from stoker.server.settings import Settings
 from stoker.server.store.base import Store
 from stoker.server.store.sql import open_store
 from tests.processes import wait_until
-from tests.server.fakes import FakeClock, FakeEngine
+from tests.server.fakes import AtOnce, FakeClock, FakeEngine
 
 TOKEN = "secret-of-the-test"
 
@@ -69,7 +69,8 @@ def live() -> Live:
 def scheduler(
     store: Store, engine: FakeEngine, settings: Settings, home: Home, clock: FakeClock, live: Live
 ) -> Scheduler:
-    return Scheduler(store, engines={"local": engine}, pools=settings.pools, home=home, live=live, now=clock)
+    engines = {"local": engine}
+    return Scheduler(store, engines=engines, pools=settings.pools, home=home, live=live, now=clock, background=AtOnce())
 
 
 @dataclass(frozen=True, slots=True)

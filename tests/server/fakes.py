@@ -1,6 +1,8 @@
 """An engine without processes and a clock that stands still."""
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from typing import Any
 
 from stoker.engines.base import Liveness
 from stoker.errors import StokerError
@@ -18,6 +20,18 @@ class FakeClock:
 
     def advance(self, seconds: float) -> None:
         self.now += seconds
+
+
+class AtOnce(Executor):
+    """What is to be done in the background is done when `submit` returns."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - a future holds whatever it was
+            future.set_exception(error)
+        return future
 
 
 class FakeEngine:

@@ -243,6 +243,8 @@ def test_api_is_described(served: Served) -> None:
         "/jobs/{job}/cancel",
         "/jobs/{job}/pause",
         "/jobs/{job}/resume",
+        "/jobs/{job}/search",
+        "/jobs/{job}/trials",
         "/jobs/{job}/logs",
         "/jobs/{job}/metrics",
         "/jobs/{job}/checkpoints",

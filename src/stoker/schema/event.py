@@ -60,6 +60,13 @@ class Progress(_Event):
     fraction: float
 
 
+class InvalidHp(_Event):
+    """User code refused its hyperparameters: a search tries others in their place."""
+
+    type: Literal["invalid_hp"] = "invalid_hp"
+    reason: str = ""
+
+
 class PhaseStarted(_Event):
     type: Literal["phase"] = "phase"
     phase: Phase
@@ -78,7 +85,7 @@ class Exited(_Event):
     traceback: str = ""  # the user's own, when there was one
 
 
-Event = Annotated[Log | Metric | Checkpoint | Progress | PhaseStarted | Exited, Field(discriminator="type")]
+Event = Annotated[Log | Metric | Checkpoint | Progress | InvalidHp | PhaseStarted | Exited, Field(discriminator="type")]
 
 
 class EventBatch(Model):

@@ -87,7 +87,7 @@ class TrialSearcher:
 
     def ask(self) -> Suggestion | None:
         place = self._place()
-        if place is None or len(self._live) >= (self.spec.max_concurrent_trials or math.inf):
+        if place is None or self._is_full:
             return None
         number = len(self._trials) + 1
         proposal = self._sampler.propose(number)
@@ -145,6 +145,20 @@ class TrialSearcher:
                 self.ended(record.trial, record.outcome, reported=record.reported)
 
     @property
+    def may_ask(self) -> bool:
+        """Whether `ask` would answer now; cheap, where to ask may not be."""
+        return not self._is_full and self._place() is not None
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._live) >= (self.spec.max_concurrent_trials or math.inf)
+
+    @property
+    def heard(self) -> bool:
+        """Whether any trial has reported the metric."""
+        return self._tally.heard
+
+    @property
     def live(self) -> frozenset[int]:
         return frozenset(self._live)
 
@@ -164,6 +178,9 @@ class TrialSearcher:
             return 1.0
         known = self._rule.progress()
         return min(self._tally.valid_ended / self.max_trials, 1.0) if known is None else known
+
+    def result(self, trial: int) -> TrialResult:
+        return self._result(self._trials[trial - 1])
 
     def results(self) -> list[TrialResult]:
         """Every trial so far, in order: with one objective its best value, with several the newest of each."""

@@ -134,10 +134,17 @@ def _tend(job: JobNow, trial: TrialNow, snapshot: Snapshot, now: float) -> Actio
 def _tend_queued(job: JobNow, run: RunNow, now: float) -> Action | None:
     if job.intent is not Intent.RUN:
         return Move(run.id, RunState.STOPPED, stop=_REASONS[job.intent])
-    if job.max_waiting_s is not None and now - run.created > job.max_waiting_s:
+    if run.stop is not None:
+        return Move(run.id, RunState.STOPPED, stop=run.stop)
+    if job.max_waiting_s is not None and now - run.created > job.max_waiting_s and not _waits_for_its_own(job):
         message = f"It waited for pool {job.pool!r} for longer than max_waiting_s = {job.max_waiting_s:g} allows."
         return Move(run.id, RunState.FAILED, message=message)
     return None
+
+
+def _waits_for_its_own(job: JobNow) -> bool:
+    """A search's next trial may wait for those that run: the job itself has its place."""
+    return job.is_searching and any(is_live(trial.run) for trial in job.trials)
 
 
 def _tend_live(job: JobNow, trial: TrialNow, snapshot: Snapshot, now: float) -> Action | None:
@@ -180,6 +187,8 @@ def _ended(job: JobNow, trial: TrialNow, run: RunNow, end: Exited) -> Move:
 def _may_restart(job: JobNow, trial: TrialNow, end: Exited) -> bool:
     """What fails before user code begins would fail again: it is not tried again."""
     if job.intent is Intent.STOP or end.phase is not Phase.USER_CODE or trial.failures >= job.max_restarts:
+        return False
+    if trial.is_invalid or trial.run.stop is StopReason.PRUNE:
         return False
     return job.exit_codes is None or not _codes(end).isdisjoint(job.exit_codes)
 

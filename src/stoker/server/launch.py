@@ -1,5 +1,6 @@
 """From what is stored to what is started: a run as a Launch, without I/O."""
 
+from stoker.schema.job import JobSpec
 from stoker.schema.launch import Launch
 from stoker.schema.pool import Pool, replicas_for
 from stoker.schema.record import Job, Run, Trial
@@ -24,11 +25,12 @@ def build_launch(job: Job, trial: Trial, run: Run, pool: Pool) -> Launch:
         args=spec.args,
         hparams=trial.hparams,
         data=spec.data,
-        job_dir=spec.job_dir,
+        job_dir=_job_dir(spec, trial),
         replicas=replicas_for(spec.resources, pool),
         chief_name=spec.chief_name,
+        in_search=spec.search is not None,
         latest_checkpoint=trial.latest_checkpoint,
-        seed=spec.seed,
+        seed=spec.seed if trial.seed is None else trial.seed,
         max_running_s=_left_s(spec.limits.max_running_s, trial),
         grace_s=spec.limits.grace_s,
     )
@@ -37,6 +39,13 @@ def build_launch(job: Job, trial: Trial, run: Run, pool: Pool) -> Launch:
 def find_run(job: Job, run: str) -> tuple[Trial, Run]:
     """The run of this name, and its trial."""
     return next((trial, found) for trial in job.trials for found in trial.runs if found.id == run)
+
+
+def _job_dir(spec: JobSpec, trial: Trial) -> str | None:
+    """Each trial of a search has a folder of its own, named by its number, as on AI Platform."""
+    if spec.job_dir is None or spec.search is None:
+        return spec.job_dir
+    return f"{spec.job_dir.rstrip('/')}/{trial.number}"
 
 
 def _left_s(max_running_s: float | None, trial: Trial) -> float | None:

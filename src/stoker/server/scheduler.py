@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -36,6 +37,7 @@ from stoker.server.decide import (
 )
 from stoker.server.launch import build_launch, find_run
 from stoker.server.live import Live
+from stoker.server.search import Searches
 from stoker.server.store.base import JobNow, Store
 
 logger = logging.getLogger(__name__)
@@ -84,7 +86,9 @@ class Scheduler:
         home: Home,
         live: Live,
         now: Callable[[], float] = time.time,
+        background: Executor | None = None,
     ) -> None:
+        """`background` is where searches think that may take long; a thread, if not given."""
         self._store = store
         self._engines = engines
         self._pools = pools
@@ -98,6 +102,7 @@ class Scheduler:
         self._reasons: tuple[Snapshot, Mapping[str, str]] = (self._last, {})
         self._woken = threading.Event()
         self._stopping = threading.Event()
+        self._searches = Searches(store, pools=pools, live=live, wake=self.wake, now=now, background=background)
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
 
     def start(self) -> None:
@@ -114,9 +119,17 @@ class Scheduler:
         self._woken.set()
         if self._thread.is_alive():
             self._thread.join()
+        self._searches.close()
 
     def tick(self) -> int:
-        """Snapshot, decide, act; how many actions went well."""
+        """Snapshot, decide, act; then what searches make of it. How many actions went well."""
+        done = self._tend()
+        if any(job.is_searching for job in self._last.jobs) and not self._stopping.is_set():
+            if decided := self._searches.step():
+                done += decided + self._tend()
+        return done
+
+    def _tend(self) -> int:
         now = self._now()
         snapshot = self._snapshot(now)
         actions = decide(snapshot, now)

@@ -116,10 +116,15 @@ def _progress(line: dict[str, Any]) -> dict[str, Any]:
     return {"fraction": min(max(_finite(line["fraction"]), 0.0), 1.0)}
 
 
+def _invalid_hp(line: dict[str, Any]) -> dict[str, Any]:
+    return {"reason": clean(_text(line.get("reason", "")))}
+
+
 _KINDS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "metric": _metric,
     "checkpoint": _checkpoint,
     "progress": _progress,
+    "invalid_hp": _invalid_hp,
 }
 
 

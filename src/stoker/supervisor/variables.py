@@ -7,7 +7,7 @@ CLOUD_ML_…), Vertex (AIP_…) and torch.distributed.elastic's local agent (RAN
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ _PORT_ORDER = ("chief", "ps", "worker")
 
 
 def command(plan: Plan, python: Path) -> list[str]:
-    """The words to run. Hyperparameters of a search come after the user's arguments, `--job-dir DIR` last."""
+    """The words to run. To a module come, after the user's arguments, its search's hyperparameters and `--job-dir`."""
     if plan.command is not None:
         words = list(plan.command)
         if words[0] in ("python", "python3"):
@@ -37,12 +37,21 @@ def command(plan: Plan, python: Path) -> list[str]:
     else:
         words = [str(python), "-m", str(plan.module)]
     words += plan.args
-    if plan.in_search:
-        for name, value in plan.hparams.items():
+    if plan.in_search and plan.command is None:
+        for name, value in _flat(plan.hparams):
             words += [f"--{name}", _word(value)]
     if plan.job_dir is not None and plan.command is None:
         words += ["--job-dir", plan.job_dir]
     return words
+
+
+def _flat(hparams: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Names as they were given; of nested ones with dots between."""
+    for name, value in hparams.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
 
 
 def addressed(plan: Plan) -> list[Replica]:

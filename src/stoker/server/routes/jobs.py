@@ -11,12 +11,24 @@ from stoker.home import Home
 from stoker.schema.job import JobSpec, Labels
 from stoker.schema.model import Model
 from stoker.schema.pool import replicas_for, total
-from stoker.schema.record import CheckpointRecord, DryRun, Job, JobList, JobSummary, Run, Trial
+from stoker.schema.record import (
+    CheckpointRecord,
+    DryRun,
+    Job,
+    JobList,
+    JobSummary,
+    Run,
+    SearchStatus,
+    Trial,
+    TrialList,
+)
 from stoker.schema.state import Intent, JobState, RunState
 from stoker.server.launch import build_launch
 from stoker.server.live import Live
 from stoker.server.routes.replies import reply, reply_many
 from stoker.server.scheduler import Scheduler
+from stoker.server.search import check_search, first_trial
+from stoker.server.search_status import search_status
 from stoker.server.settings import Settings, choose_pool
 from stoker.server.store.base import JobFilter, NewJob, Store
 
@@ -54,6 +66,8 @@ class JobRoutes:
         router.add_api_route(
             "/{job}/checkpoints", self.get_checkpoints, methods=["GET"], response_model=list[CheckpointRecord]
         )
+        router.add_api_route("/{job}/trials", self.get_trials, methods=["GET"], response_model=TrialList)
+        router.add_api_route("/{job}/search", self.get_search, methods=["GET"], response_model=SearchStatus)
         return router
 
     def submit_job(self, spec: JobSpec, dry_run: bool = False) -> Response:
@@ -67,6 +81,8 @@ class JobRoutes:
             launch = build_launch(*_imagined(spec, pool=pool.name, owner=self.owner, now=self.now()), pool)
             return reply(DryRun(launch=launch, pool=pool.name, notes=(note,) if note else ()))
         self._check_uploaded(spec)
+        if spec.search is not None:
+            check_search(self.store, spec.search)
         new = NewJob(spec=spec, owner=self.owner, pool=pool.name, need=need)
         job, is_new = self.store.add_job(new, now=self.now())
         if is_new:
@@ -120,6 +136,21 @@ class JobRoutes:
     def get_checkpoints(self, job: str) -> Response:
         """The checkpoints its runs have reported, oldest first."""
         return reply_many(self.store.checkpoints(job))
+
+    def get_trials(
+        self,
+        job: str,
+        sort: Annotated[str, Query(description="number, newest or best")] = "number",
+        limit: Annotated[int, Query(ge=1)] = 100,
+        after: Annotated[int, Query(ge=0, description="by number: only those after this one")] = 0,
+        trial: Annotated[int | None, Query(description="the trial of this number alone")] = None,
+    ) -> Response:
+        """Its trials, whole: hyperparameters, metrics, runs."""
+        return reply(self.store.trials(job, sort=sort, limit=limit, after=after, only=trial))
+
+    def get_search(self, job: str, best: Annotated[int, Query(ge=1)] = 10) -> Response:
+        """How its search stands: the best trials, the curve of the best so far, what mattered."""
+        return reply(search_status(self.store, job, best=best))
 
     def _set_intent(self, job: str, intent: Intent) -> Response:
         return self._changed(self.store.set_intent(job, intent, by=self.owner, now=self.now()))
@@ -176,7 +207,8 @@ def _label(text: str) -> tuple[str, str]:
 def _imagined(spec: JobSpec, *, pool: str, owner: str, now: float) -> tuple[Job, Trial, Run]:
     """The job's first run, as it would be."""
     run = Run(id=f"{spec.name}.1.1", attempt=1, state=RunState.QUEUED, created=now)
-    trial = Trial(id=0, number=1, hparams=spec.hparams, state=JobState.QUEUED, runs=(run,))
+    hparams, seed = first_trial(spec)
+    trial = Trial(id=0, number=1, hparams=hparams, seed=seed, state=JobState.QUEUED, runs=(run,))
     job = Job(
         id=spec.name,
         number=0,

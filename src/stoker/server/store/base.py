@@ -3,13 +3,17 @@
 `tests/contracts/store.py` is the contract as tests.
 """
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
 from stoker.schema.event import EventBatch, Exited, Phase
 from stoker.schema.job import JobSpec, Labels, Share
-from stoker.schema.record import CheckpointRecord, Job, JobSummary, LogPage, MetricPoint, Run
+from stoker.schema.record import CheckpointRecord, Job, JobSummary, LogPage, MetricPoint, Run, TrialList
 from stoker.schema.state import Intent, JobState, RunState, StopReason
+from stoker.search.base import Prior, Record
+
+SearchState = Literal["open", "done", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,7 @@ class TrialNow:
     failures: int
     losses: int
     run: RunNow
+    is_invalid: bool = False  # user code refused its hyperparameters: to try them again is no use
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +109,71 @@ class JobNow:
     exit_codes: tuple[int, ...] | None
     max_waiting_s: float | None
     grace_s: float
-    trials: tuple[TrialNow, ...]
+    trials: tuple[TrialNow, ...]  # those that are not over
+    search: SearchState | None = None
+
+    @property
+    def is_searching(self) -> bool:
+        """More trials may come."""
+        return self.search == "open"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A metric as a searcher hears it; `number` is its place among all reports."""
+
+    number: int
+    trial: int
+    group: str
+    step: int
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class OverTrial:
+    """A trial that is over and whose end the search has not heard of: its newest run, and whether it was refused."""
+
+    number: int
+    state: RunState
+    stop: StopReason | None
+    is_invalid: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SearchNews:
+    """What a searcher has not heard. All reports of the trials in `over` are in `reports`, or were heard before."""
+
+    reports: tuple[Report, ...]
+    over: tuple[OverTrial, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPast:
+    """All that a search has decided, in order, and the newest report it had heard by then."""
+
+    records: tuple[Record, ...]
+    cursor: int
+
+
+@dataclass(frozen=True, slots=True)
+class SearchEntry:
+    """A record, with what it causes: `Asked` a trial, `Reported` an order if it stops one."""
+
+    record: Record
+    metric: int | None = None  # the report that it answers
+    hparams: Mapping[str, Any] = field(default_factory=dict)  # all that the trial is to be given
+    checkpoint: str | None = None  # where it starts, if it has no parent
+
+
+@dataclass(frozen=True, slots=True)
+class SearchBatch:
+    """What a searcher decided at once."""
+
+    entries: Sequence[SearchEntry] = ()
+    values: Mapping[int, Mapping[str, float]] = field(default_factory=dict)  # trials' objectives, as they stand now
+    progress: float | None = None
+    state: SearchState = "open"
+    failure: str | None = None
 
 
 class Store(Protocol):
@@ -113,8 +182,8 @@ class Store(Protocol):
     1. Every method is one transaction: it happens whole or not at all, and is durable when it returns.
     2. Methods may be called from any thread. None calls out: no engine, no network, no callback inside a transaction.
     3. A run's state changes in `move_run` alone, along `schema.state.check_move`; states of trials and jobs are folds.
-    4. A trial always has a run, from the moment its job is stored. The run after a restart is added in the same
-       transaction that ends the one before, so a job never looks finished in between.
+    4. A trial always has a run, and a job without a search its trial, from the moment it is stored. The run after a
+       restart is added in the same transaction that ends the one before, so a job never looks finished in between.
     5. Events are numbered per run and node from 1. Each is taken once and in order, however often it is sent; what
        comes after a gap is not taken, and `acked` says so.
     6. A job's log blocks become visible in the order of their cursors, so who has read up to one has missed none.
@@ -129,11 +198,17 @@ class Store(Protocol):
         ...
 
     def job(self, job: str) -> Job:
-        """The job, whole."""
+        """The job, whole; of many trials the newest hundred."""
         ...
 
     def job_of(self, run: str) -> Job:
-        """The job that this run belongs to, whole."""
+        """The job that this run belongs to, with the run's own trial alone."""
+        ...
+
+    def trials(
+        self, job: str, *, sort: str = "number", after: int = 0, limit: int = 100, only: int | None = None
+    ) -> TrialList:
+        """Trials by `number` (those after one), `newest` first, or `best` objective first; or `only` this one."""
         ...
 
     def summary(self, job: str) -> JobSummary:
@@ -209,6 +284,26 @@ class Store(Protocol):
 
     def metric_page(self, job: str, *, after: int = 0, limit: int = 1000) -> MetricPage:
         """What was reported after a cursor, in the order it came; an empty page means no more for now."""
+        ...
+
+    def search_past(self, job: str) -> SearchPast:
+        """All records of a job's search."""
+        ...
+
+    def search_news(self, job: str, *, after: int) -> SearchNews:
+        """What its searcher has not heard, by the number of the last report it has."""
+        ...
+
+    def record_search(self, job: str, batch: SearchBatch, *, now: float) -> None:
+        """Keep what a searcher decided, and do it: new trials with their first runs, orders, ends. All or nothing."""
+        ...
+
+    def search_prior(self, job: str, metrics: Sequence[str]) -> tuple[Prior, ...]:
+        """What came of a finished job's trials, for a search that begins by knowing them."""
+        ...
+
+    def checkpoint_of(self, trial: int) -> str | None:
+        """The newest checkpoint of the trial of this id."""
         ...
 
     def checkpoints(self, job: str) -> tuple[CheckpointRecord, ...]: ...

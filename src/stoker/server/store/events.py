@@ -8,7 +8,18 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from stoker.errors import NotFoundError
-from stoker.schema.event import Checkpoint, Event, EventBatch, Exited, Log, Metric, Phase, PhaseStarted, Progress
+from stoker.schema.event import (
+    Checkpoint,
+    Event,
+    EventBatch,
+    Exited,
+    InvalidHp,
+    Log,
+    Metric,
+    Phase,
+    PhaseStarted,
+    Progress,
+)
 from stoker.schema.state import RunState, StopReason
 from stoker.server.store.base import Appended
 from stoker.server.store.logs import pack
@@ -20,7 +31,7 @@ Values = dict[str, Any]
 
 # Built once: to build a statement costs SQLAlchemy more than to run it.
 _RUN = (
-    select(runs, trials.c.job, jobs.c.id.label("job_id"))
+    select(runs, trials.c.job, jobs.c.id.label("job_id"), jobs.c.search)
     .join(trials, trials.c.id == runs.c.trial)
     .join(jobs, jobs.c.number == trials.c.job)
     .where(runs.c.id == bindparam("run"))
@@ -80,7 +91,8 @@ def _record(connection: Connection, row: Row[Any], node: int, events: Sequence[E
     _insert(connection, metrics, ({**keys, **_metric(e, now)} for e in events if isinstance(e, Metric)))
     _insert(connection, checkpoints, ({**keys, **_checkpoint(e, now)} for e in events if isinstance(e, Checkpoint)))
     _update_trial(connection, row.trial, events, now=now)
-    return _update_run(connection, row, events, now=now)
+    moved = _update_run(connection, row, events, now=now)
+    return moved or (row.search == "open" and any(isinstance(event, Metric) for event in events))
 
 
 def _insert(connection: Connection, table: Any, rows: Iterable[Values]) -> None:
@@ -131,6 +143,8 @@ def _update_trial(connection: Connection, trial: int, events: Sequence[Event], *
                 latest.update(_named(event))
             case Checkpoint():
                 _keep_newest(connection, trial, event, now=now)
+            case InvalidHp():
+                changes["invalid"] = event.reason or "no reason given"
     if latest:
         known = connection.execute(select(trials.c.metrics).where(trials.c.id == trial)).scalar_one()
         changes["metrics"] = json.dumps({**json.loads(known), **latest})

@@ -12,23 +12,20 @@ from stoker.errors import ConflictError, NotFoundError
 from stoker.schema.event import Phase
 from stoker.schema.job import JobSpec, Labels
 from stoker.schema.record import Job, JobSummary, Trial
-from stoker.schema.state import Intent, JobState, RunState, StopReason, fold_job, fold_trial
+from stoker.schema.state import Intent, JobState, RunState, fold_job
 from stoker.server.store import runs as run_rows
 from stoker.server.store.base import JobFilter, NewJob
 from stoker.server.store.tables import jobs, runs, trials
 
 _CHUNK_ROWS = 500
+_MOST_TRIALS = 100  # shown with a job
 
 # Built once: to build a statement costs SQLAlchemy more than to run it.
 _INSERT = insert(jobs)
 _BY_ID = select(jobs).where(jobs.c.id == bindparam("job"))
-_RUNS_OF = (
-    select(runs)
-    .join(trials, trials.c.id == runs.c.trial)
-    .where(trials.c.job == bindparam("number"))
-    .order_by(runs.c.trial, runs.c.attempt)
-)
-_TRIALS_OF = select(trials).where(trials.c.job == bindparam("number")).order_by(trials.c.number)
+_RUNS_OF = select(runs).where(runs.c.trial.in_(bindparam("ids", expanding=True))).order_by(runs.c.trial, runs.c.attempt)
+TRIALS_OF = select(trials).where(trials.c.job == bindparam("number"))
+_NEWEST_TRIALS = TRIALS_OF.order_by(trials.c.number.desc()).limit(_MOST_TRIALS)
 
 
 def add(connection: Connection, new: NewJob, *, now: float) -> tuple[Job, bool]:
@@ -41,7 +38,8 @@ def add(connection: Connection, new: NewJob, *, now: float) -> tuple[Job, bool]:
             )
         return whole(connection, found), False
     number = _insert_job(connection, new, now=now)
-    run_rows.insert_trial(connection, job=(number, new.spec.name), number=1, hparams=new.spec.hparams, now=now)
+    if new.spec.search is None:
+        run_rows.insert_trial(connection, job=(number, new.spec.name), number=1, hparams=new.spec.hparams, now=now)
     return whole(connection, find(connection, new.spec.name)), True
 
 
@@ -56,20 +54,26 @@ def number_of(connection: Connection, job: str) -> int:
     return int(find(connection, job).number)
 
 
-def whole(connection: Connection, row: Row[Any]) -> Job:
-    runs_of = defaultdict(list)
-    of_job = {"number": row.number}
-    for run in connection.execute(_RUNS_OF, of_job):
-        runs_of[run.trial].append(run)
-    rows = connection.execute(_TRIALS_OF, of_job).fetchall()
-    intent = Intent(row.intent)
-    newest = [(trial, runs_of[trial.id][-1]) for trial in rows]
+def whole(connection: Connection, row: Row[Any], *, only: int | None = None) -> Job:
+    """The job with its newest trials, or with the one of this id."""
+    if only is None:
+        rows = connection.execute(_NEWEST_TRIALS, {"number": row.number}).fetchall()[::-1]
+    else:
+        rows = list(connection.execute(TRIALS_OF.where(trials.c.id == only), {"number": row.number}))
     return Job(
-        **_line(row, newest),
-        intent=intent,
+        **summary(connection, row).model_dump(),
+        intent=Intent(row.intent),
         spec=JobSpec.model_validate_json(row.spec),
-        trials=tuple(_trial(trial, runs_of[trial.id], intent) for trial in rows),
+        trials=tuple(with_runs(connection, rows, run_rows.wanted(row))),
     )
+
+
+def with_runs(connection: Connection, rows: Sequence[Row[Any]], intent: Intent) -> Iterator[Trial]:
+    """The trials of these rows, whole."""
+    runs_of = defaultdict(list)
+    for run in connection.execute(_RUNS_OF, {"ids": [row.id for row in rows]}):
+        runs_of[run.trial].append(run)
+    return (_trial(row, runs_of[row.id], intent) for row in rows)
 
 
 def summary(connection: Connection, row: Row[Any]) -> JobSummary:
@@ -131,15 +135,17 @@ def _insert_job(connection: Connection, new: NewJob, *, now: float) -> int:
         "grace_s": spec.limits.grace_s,
         "created": now,
         "unfinished": True,
+        "search": None if spec.search is None else "open",
+        "search_progress": None if spec.search is None else 0.0,
     }
     return run_rows.inserted_key(connection.execute(_INSERT, values))
 
 
 def _line(row: Row[Any], newest: Sequence[tuple[Row[Any], Row[Any]]]) -> dict[str, Any]:
     """The fields of a JobSummary, from the job's row and each trial's with its newest run's."""
-    intent = Intent(row.intent)
-    state = fold_job([_fold(run, intent) for _, run in newest], intent)
+    state = _state(row, [run_rows.fold(run, run_rows.wanted(row)) for _, run in newest])
     progress = [trial.progress for trial, _ in newest if trial.progress is not None]
+    mean = sum(progress) / len(newest) if progress else None
     return {
         "id": row.id,
         "number": row.number,
@@ -150,18 +156,33 @@ def _line(row: Row[Any], newest: Sequence[tuple[Row[Any], Row[Any]]]) -> dict[st
         "pool": row.pool,
         "priority": row.priority,
         "labels": json.loads(row.labels),
-        "progress": sum(progress) / len(newest) if progress else None,
+        "progress": mean if row.search is None else row.search_progress,
         "created": row.created,
         "started": row.started,
         "ended": row.ended,
     }
 
 
+def _state(job: Row[Any], states: Sequence[JobState]) -> JobState:
+    """Of a job without a search, the fold over its trial; of one with, `states` are those of the trials not over."""
+    intent = Intent(job.intent)
+    if job.search is None:
+        return fold_job(states, intent)
+    if not job.unfinished:
+        return {"done": JobState.SUCCEEDED, "failed": JobState.FAILED}.get(job.search, JobState.CANCELLED)
+    alive = [state for state in states if not state.is_final]
+    if not alive and intent is Intent.RUN and job.started is not None:
+        return JobState.RUNNING  # between two trials
+    return fold_job(alive, intent)
+
+
 def _reason(job: Row[Any], state: JobState, newest: Sequence[Row[Any]]) -> str:
     """Why a job is not simply running or done. Why one waits for a place is the scheduler's to add."""
+    if job.failure:
+        return str(job.failure)
     match state:
         case JobState.FAILED:
-            return next((_failure(run) for run in newest if _fold(run, Intent(job.intent)) is state), "")
+            return next((_failure(run) for run in newest if run_rows.fold(run, Intent(job.intent)) is state), "")
         case JobState.CANCELLED | JobState.CANCELLING:
             return f"cancelled by {job.intent_by}"
         case JobState.PAUSED | JobState.PAUSING:
@@ -185,30 +206,38 @@ def _failure(run: Row[Any]) -> str:
     return f"{phase}{run.message}"
 
 
-def _fold(run: Row[Any], intent: Intent) -> JobState:
-    return fold_trial([(RunState(run.state), StopReason(run.stop) if run.stop else None)], intent)
-
-
 def _trial(row: Row[Any], of_trial: Sequence[Row[Any]], intent: Intent) -> Trial:
     return Trial(
         id=row.id,
         number=row.number,
         hparams=json.loads(row.hparams),
-        state=_fold(of_trial[-1], intent),
+        state=run_rows.fold(of_trial[-1], intent),
         progress=row.progress,
         metrics=json.loads(row.metrics),
         latest_checkpoint=row.checkpoint,
         runs=tuple(run_rows.record(run) for run in of_trial),
+        objective=row.objective,
+        objectives=json.loads(row.objectives or "{}"),
+        outcome=row.outcome,
+        stopped=_why_stopped(row),
+        bracket=row.bracket or 0,
+        parent=row.parent,
+        seed=row.seed,
     )
 
 
+def _why_stopped(row: Row[Any]) -> str:
+    return f"invalid hyperparameters: {row.invalid}" if row.invalid is not None else row.stopped or ""
+
+
 def _summaries(connection: Connection, rows: Sequence[Row[Any]]) -> list[JobSummary]:
-    """Two queries for any number of jobs."""
+    """Two queries for any number of jobs. Of a search only the trials that are not over are looked at."""
     newest: dict[int, list[Any]] = defaultdict(list)
     lines = (
         select(trials.c.job, trials.c.progress, runs.c.state, runs.c.stop, runs.c.phase, runs.c.message)
         .join(runs, (runs.c.trial == trials.c.id) & (runs.c.attempt == trials.c.attempts))
-        .where(trials.c.job.in_([row.number for row in rows]))
+        .join(jobs, jobs.c.number == trials.c.job)
+        .where(trials.c.job.in_([row.number for row in rows]), ~trials.c.over | jobs.c.search.is_(None))
         .order_by(trials.c.job, trials.c.number)
     )
     for line in connection.execute(lines):

@@ -6,13 +6,13 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Connection, CursorResult, Row, insert, select, update
+from sqlalchemy import Connection, CursorResult, Row, Select, bindparam, insert, select, update
 
 from stoker.errors import ConflictError, NotFoundError
 from stoker.schema.event import Exited, Phase
 from stoker.schema.job import Share
 from stoker.schema.record import Run
-from stoker.schema.state import Intent, RunState, StopReason, check_move, fold_job, fold_trial
+from stoker.schema.state import Intent, JobState, RunState, StopReason, check_move, fold_trial
 from stoker.server.store.base import JobNow, RunNow, TrialNow
 from stoker.server.store.events import find_run
 from stoker.server.store.tables import jobs, runs, trials
@@ -35,10 +35,11 @@ def record(row: Row[Any]) -> Run:
 
 
 def insert_trial(
-    connection: Connection, *, job: tuple[int, str], number: int, hparams: Mapping[str, Any], now: float
+    connection: Connection, *, job: tuple[int, str], number: int, hparams: Mapping[str, Any], now: float, **more: Any
 ) -> None:
-    """A trial with its first run; `job` is the job's number and name."""
+    """A trial with its first run; `job` is the job's number and name, `more` columns of the trial's."""
     values = {
+        **more,
         "job": job[0],
         "number": number,
         "hparams": json.dumps(hparams),
@@ -101,25 +102,34 @@ def add_next(connection: Connection, trial: int, *, now: float) -> str:
     attempt = last.attempt + 1
     name = f"{last.job_id}.{last.number}.{attempt}"
     _insert_run(connection, name=name, trial=trial, attempt=attempt, now=now)
-    connection.execute(update(trials).where(trials.c.id == trial).values(attempts=attempt))
+    connection.execute(update(trials).where(trials.c.id == trial).values(attempts=attempt, over=False))
     settle(connection, last.job, now=now)
     return name
 
 
 def settle(connection: Connection, job: int, *, now: float) -> None:
-    """Keep a job's `unfinished` and `ended` true to its runs and intent."""
-    found = connection.execute(
-        select(runs.c.state, runs.c.stop, jobs.c.intent)
-        .join(trials, (trials.c.id == runs.c.trial) & (trials.c.attempts == runs.c.attempt))
-        .join(jobs, jobs.c.number == trials.c.job)
-        .where(trials.c.job == job)
-    ).fetchall()
-    intent = Intent(found[0].intent)
-    folded = [fold_trial([(RunState(r.state), StopReason(r.stop) if r.stop else None)], intent) for r in found]
-    over = fold_job(folded, intent).is_final
+    """Keep a job's `unfinished` and `ended`, and its trials' `over`, true to its runs and intent."""
+    row = connection.execute(_JOB_INTENT, {"job": job}).one()
+    intent = wanted(row)
+    states = {found.id: fold(found, intent) for found in connection.execute(OPEN_TRIALS, {"job": job})}
+    over = [trial for trial, state in states.items() if state.is_final]
+    if over:
+        connection.execute(update(trials).where(trials.c.id.in_(over)).values(over=True))
+    # A search with no trial at the moment is not over: it may be about to ask for the next.
+    ended = len(over) == len(states) and (row.search != "open" or intent is Intent.STOP)
     connection.execute(
-        update(jobs).where(jobs.c.number == job).values(unfinished=not over, ended=now if over else None)
+        update(jobs).where(jobs.c.number == job).values(unfinished=not ended, ended=now if ended else None)
     )
+
+
+def wanted(job: Row[Any]) -> Intent:
+    """What is wanted of a job's runs: what the user wants, but for a search that failed, whose runs have to stop."""
+    return Intent.STOP if job.search == "failed" else Intent(job.intent)
+
+
+def fold(run: Row[Any], intent: Intent) -> JobState:
+    """The state of a trial by its newest run."""
+    return fold_trial([(RunState(run.state), StopReason(run.stop) if run.stop else None)], intent)
 
 
 def unfinished(connection: Connection) -> tuple[JobNow, ...]:
@@ -129,7 +139,9 @@ def unfinished(connection: Connection) -> tuple[JobNow, ...]:
 
 def has_work(connection: Connection) -> bool:
     over = [state.value for state in RunState if state.is_final]
-    query = _UNFINISHED.with_only_columns(runs.c.id).where(runs.c.state.not_in(over)).order_by(None).limit(1)
+    # A search between two trials has none, and is work all the same unless it is paused.
+    busy = runs.c.state.not_in(over) | (runs.c.id.is_(None) & (jobs.c.intent == Intent.RUN.value))
+    query = _UNFINISHED.with_only_columns(jobs.c.id).where(busy).order_by(None).limit(1)
     return connection.execute(query).first() is not None
 
 
@@ -153,8 +165,9 @@ _JOB_COLUMNS = (
     jobs.c.exit_codes,
     jobs.c.max_waiting_s,
     jobs.c.grace_s,
+    jobs.c.search,
 )
-_TRIAL_COLUMNS = (trials.c.id, trials.c.number, trials.c.failures, trials.c.losses)
+_TRIAL_COLUMNS = (trials.c.id, trials.c.number, trials.c.failures, trials.c.losses, trials.c.invalid)
 _RUN_COLUMNS = (
     runs.c.id,
     runs.c.state,
@@ -167,13 +180,22 @@ _RUN_COLUMNS = (
 )
 _UNFINISHED = (
     select(*_JOB_COLUMNS, *_TRIAL_COLUMNS, *_RUN_COLUMNS)
-    .join(trials, trials.c.job == jobs.c.number)
-    .join(runs, (runs.c.trial == trials.c.id) & (runs.c.attempt == trials.c.attempts))
+    .outerjoin(trials, (trials.c.job == jobs.c.number) & ~trials.c.over)
+    .outerjoin(runs, (runs.c.trial == trials.c.id) & (runs.c.attempt == trials.c.attempts))
     .where(jobs.c.unfinished)
     .order_by(jobs.c.number, trials.c.number)
 )
+_JOB_INTENT: Select[Any] = select(jobs.c.intent, jobs.c.search).where(jobs.c.number == bindparam("job"))
+# The newest run of each trial that is not over.
+OPEN_TRIALS: Select[Any] = (
+    select(trials.c.id, trials.c.number, runs.c.number.label("run"), runs.c.state, runs.c.stop, runs.c.phase)
+    .join(runs, (runs.c.trial == trials.c.id) & (runs.c.attempt == trials.c.attempts))
+    .where(trials.c.job == bindparam("job"), ~trials.c.over)
+    .order_by(trials.c.number)
+)
 
 
+_TRIAL = len(_JOB_COLUMNS)  # where a trial's columns begin
 _INSERT_TRIAL = insert(trials)
 _INSERT_RUN = insert(runs)
 
@@ -193,25 +215,28 @@ def _insert_run(connection: Connection, *, name: str, trial: int, attempt: int, 
 
 # Rows are taken apart by position: with a thousand jobs waiting, names would cost half of the scheduler's time.
 def _job_now(rows: list[Sequence[Any]]) -> JobNow:
-    number, id, pool, priority, intent, by, cpus, memory_gb, gpus, restarts, codes, waiting_s, grace_s, *_ = rows[0]
+    number, id, pool, priority, intent, by, cpus, memory_gb, gpus, restarts, codes, waiting_s, grace_s, search, *_ = (
+        rows[0]
+    )
     return JobNow(
         id=id,
         number=number,
         pool=pool,
         priority=priority,
-        intent=Intent(intent),
+        intent=Intent.STOP if search == "failed" else Intent(intent),
         intent_by=by,
         need=Share(cpus=cpus, memory_gb=memory_gb, gpus=gpus),
         max_restarts=restarts,
         exit_codes=None if codes is None else tuple(json.loads(codes)),
         max_waiting_s=waiting_s,
         grace_s=grace_s,
-        trials=tuple([_trial_now(row[len(_JOB_COLUMNS) :]) for row in rows]),
+        trials=tuple([_trial_now(row[_TRIAL:]) for row in rows if row[_TRIAL] is not None]),
+        search=search,
     )
 
 
 def _trial_now(row: Sequence[Any]) -> TrialNow:
-    trial, number, failures, losses, id, state, created, stop, stop_time, phase, exit_text, handle = row
+    trial, number, failures, losses, invalid, id, state, created, stop, stop_time, phase, exit_text, handle = row
     run = RunNow(
         id=id,
         state=RunState(state),
@@ -222,7 +247,8 @@ def _trial_now(row: Sequence[Any]) -> TrialNow:
         exit=_exit(exit_text),
         handle=handle,
     )
-    return TrialNow(id=trial, number=number, failures=failures, losses=losses, run=run)
+    is_invalid = invalid is not None
+    return TrialNow(id=trial, number=number, failures=failures, losses=losses, run=run, is_invalid=is_invalid)
 
 
 def _end(connection: Connection, row: Row[Any], state: RunState, *, now: float, restart: bool) -> None:

@@ -1,23 +1,36 @@
 """The store on a SQL database: opens transactions; what happens in them is in the files beside."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, Row, Select, Table, insert, select, update
+from sqlalchemy import Connection, Engine, Row, Select, Table, insert, select, text, update
+from sqlalchemy.schema import CreateColumn
 
 from stoker.errors import ServerError
 from stoker.schema.event import EventBatch
 from stoker.schema.job import Labels
-from stoker.schema.record import CheckpointRecord, Job, JobSummary, LogPage, MetricPoint, Run
+from stoker.schema.record import CheckpointRecord, Job, JobSummary, LogPage, MetricPoint, Run, TrialList
 from stoker.schema.state import Intent, RunState, StopReason
-from stoker.server.store import events, tables
+from stoker.search.base import Prior
+from stoker.server.store import events, searches, tables
 from stoker.server.store import jobs as job_rows
 from stoker.server.store import logs as log_rows
 from stoker.server.store import runs as run_rows
-from stoker.server.store.base import Appended, JobFilter, JobNow, LogFilter, MetricPage, NewJob
+from stoker.server.store.base import (
+    Appended,
+    JobFilter,
+    JobNow,
+    LogFilter,
+    MetricPage,
+    NewJob,
+    SearchBatch,
+    SearchNews,
+    SearchPast,
+)
 from stoker.server.store.dialect import open_sqlite, writer_of
-from stoker.server.store.tables import checkpoints, metrics, runs, trials
+from stoker.server.store.tables import checkpoints, jobs, metrics, runs, trials
 
 
 def open_store(path: Path) -> "SqlStore":
@@ -43,7 +56,14 @@ class SqlStore:
 
     def job_of(self, run: str) -> Job:
         with self._engine.begin() as connection:
-            return job_rows.whole(connection, job_rows.find(connection, events.find_run(connection, run).job_id))
+            row = events.find_run(connection, run)
+            return job_rows.whole(connection, job_rows.find(connection, row.job_id), only=row.trial)
+
+    def trials(
+        self, job: str, *, sort: str = "number", after: int = 0, limit: int = 100, only: int | None = None
+    ) -> TrialList:
+        with self._engine.begin() as connection:
+            return searches.listed(connection, job, sort=sort, after=after, limit=limit, only=only)
 
     def summary(self, job: str) -> JobSummary:
         with self._engine.begin() as connection:
@@ -133,6 +153,26 @@ class SqlStore:
             rows = connection.execute(_of_job(checkpoints, job_rows.number_of(connection, job))).fetchall()
         return tuple(_checkpoint_record(row) for row in rows)
 
+    def search_past(self, job: str) -> SearchPast:
+        with self._engine.begin() as connection:
+            return searches.past(connection, job)
+
+    def search_news(self, job: str, *, after: int) -> SearchNews:
+        with self._engine.begin() as connection:
+            return searches.news(connection, job, after=after)
+
+    def record_search(self, job: str, batch: SearchBatch, *, now: float) -> None:
+        with self._write() as connection:
+            searches.record(connection, job, batch, now=now)
+
+    def search_prior(self, job: str, metrics: Sequence[str]) -> tuple[Prior, ...]:
+        with self._engine.begin() as connection:
+            return searches.prior(connection, job, metrics)
+
+    def checkpoint_of(self, trial: int) -> str | None:
+        with self._engine.begin() as connection:
+            return searches.checkpoint_of(connection, trial)
+
     def close(self) -> None:
         self._engine.dispose()
 
@@ -144,11 +184,25 @@ class SqlStore:
             if version is None:
                 values = {"key": "schema_version", "value": str(tables.SCHEMA_VERSION)}
                 connection.execute(insert(tables.meta).values(values))
+            elif version == "1":
+                _upgrade_to_2(connection)
             elif int(version) != tables.SCHEMA_VERSION:
                 raise ServerError(
                     f"{self._engine.url.database} was written by another stoker (its schema is {version}, this one's"
                     f" is {tables.SCHEMA_VERSION}). Use that stoker, or another STOKER_HOME."
                 )
+
+
+def _upgrade_to_2(connection: Connection) -> None:
+    """Searches came: trials and jobs have more columns. What was there before had none."""
+    for column in tables.ADDED_IN_2:
+        words = CreateColumn(column).compile(dialect=connection.dialect)
+        connection.execute(text(f"ALTER TABLE {column.table.name} ADD COLUMN {words}"))
+    for index in trials.indexes:
+        index.create(connection, checkfirst=True)
+    finished = select(jobs.c.number).where(~jobs.c.unfinished)
+    connection.execute(update(trials).where(trials.c.job.in_(finished)).values(over=True))
+    connection.execute(update(tables.meta).where(tables.meta.c.key == "schema_version").values(value="2"))
 
 
 def _of_job(table: Table, job: int) -> Select[Any]:

@@ -14,9 +14,10 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 metadata = MetaData()
 
@@ -51,10 +52,15 @@ jobs = Table(
     Column("started", Float),
     Column("ended", Float),
     Column("unfinished", Boolean, nullable=False),
+    # Of a job with a search: `open` while more trials may come, then `done` or `failed`; how far it is; why it failed.
+    Column("search", String),
+    Column("search_progress", Float),
+    Column("failure", Text),
 )
 Index("jobs_unfinished", jobs.c.unfinished, jobs.c.number)
 
-# `attempts` is the number of the newest run; `failures` and `losses` count runs that ended so.
+# `attempts` is the number of the newest run; `failures` and `losses` count runs that ended so. `over` follows from the
+# newest run, and is kept so that a search of ten thousand trials is scheduled by its few live ones alone.
 trials = Table(
     "trials",
     metadata,
@@ -69,8 +75,19 @@ trials = Table(
     Column("metrics", Text, nullable=False),
     Column("checkpoint", Text),
     Column("checkpoint_time", Float),
+    Column("over", Boolean, nullable=False, server_default=text("0")),
+    Column("invalid", Text),  # why user code refused its hyperparameters
+    # What the search knows of it; all of it follows from the search's records, and is kept to be looked at.
+    Column("seed", Integer),
+    Column("bracket", Integer),
+    Column("parent", Integer),
+    Column("objective", Float),
+    Column("objectives", Text),
+    Column("outcome", String),
+    Column("stopped", Text),
     UniqueConstraint("job", "number"),
 )
+Index("trials_open", trials.c.job, trials.c.over, trials.c.outcome)
 
 runs = Table(
     "runs",
@@ -147,3 +164,21 @@ checkpoints = Table(
     Column("metadata", Text, nullable=False),
 )
 Index("checkpoints_of_job", checkpoints.c.job, checkpoints.c.number)
+
+# What a search decided, in order: the searcher is rebuilt from these. `metric` is the report's row that one answers.
+search_records = Table(
+    "search_records",
+    metadata,
+    Column("number", Number, primary_key=True),
+    Column("job", ForeignKey("jobs.number"), nullable=False),
+    Column("metric", BigInteger),
+    Column("record", Text, nullable=False),
+)
+Index("search_records_of_job", search_records.c.job, search_records.c.number)
+
+# What version 2 has that 1 had not.
+ADDED_IN_2 = (
+    *(jobs.c[name] for name in ("search", "search_progress", "failure")),
+    *(trials.c[name] for name in ("over", "invalid", "seed", "bracket", "parent", "objective", "objectives")),
+    *(trials.c[name] for name in ("outcome", "stopped")),
+)

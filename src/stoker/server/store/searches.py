@@ -1,0 +1,193 @@
+"""Keep what searches decide, and do it in the same transaction; read back what their searchers need to know."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, assert_never
+
+from sqlalchemy import Connection, Row, Select, bindparam, func, insert, select, update
+
+from stoker.errors import NotFoundError, UsageError
+from stoker.schema.job import JobSpec
+from stoker.schema.record import TrialList
+from stoker.schema.search import Goal
+from stoker.schema.state import RunState, StopReason
+from stoker.search.base import Asked, Ended, Prior, Reported, dump_record, load_record
+from stoker.server.store import jobs as job_rows
+from stoker.server.store import runs as run_rows
+from stoker.server.store.base import OverTrial, Report, SearchBatch, SearchEntry, SearchNews, SearchPast
+from stoker.server.store.tables import jobs, metrics, runs, search_records, trials
+
+_REPORTS_AT_ONCE = 10_000
+
+# Built once: to build a statement costs SQLAlchemy more than to run it.
+_JOB: Select[Any] = select(jobs.c.number, jobs.c.id).where(jobs.c.id == bindparam("job"))
+_PAST: Select[Any] = (
+    select(search_records.c.record, search_records.c.metric)
+    .where(search_records.c.job == bindparam("job"))
+    .order_by(search_records.c.number)
+)
+_REPORTS: Select[Any] = (
+    select(metrics.c.number, trials.c.number.label("trial"), metrics.c.kind, metrics.c.step, metrics.c.points)
+    .join(runs, runs.c.number == metrics.c.run)
+    .join(trials, trials.c.id == runs.c.trial)
+    .where(metrics.c.job == bindparam("job"), metrics.c.number > bindparam("after"))
+    .order_by(metrics.c.number)
+    .limit(_REPORTS_AT_ONCE)
+)
+# Through the index of those that are over without an outcome yet: a handful, however many trials there are.
+_OVER: Select[Any] = (
+    select(trials.c.number, trials.c.invalid, runs.c.state, runs.c.stop)
+    .join(runs, (runs.c.trial == trials.c.id) & (runs.c.attempt == trials.c.attempts))
+    .where(trials.c.job == bindparam("job"), trials.c.over, trials.c.outcome.is_(None))
+    .order_by(trials.c.number)
+)
+_OF_TRIAL = (trials.c.job == bindparam("of_job")) & (trials.c.number == bindparam("of_number"))
+_UPDATE_TRIAL = update(trials).where(_OF_TRIAL)
+_NEWEST_RUN: Select[Any] = (
+    select(runs.c.id, runs.c.state)
+    .join(trials, (trials.c.id == runs.c.trial) & (trials.c.attempts == runs.c.attempt))
+    .where(_OF_TRIAL)
+)
+_PARENT: Select[Any] = select(trials.c.checkpoint).where(_OF_TRIAL)
+_INSERT_RECORD = insert(search_records)
+
+
+def past(connection: Connection, job: str) -> SearchPast:
+    rows = connection.execute(_PAST, {"job": _find(connection, job).number}).fetchall()
+    records = tuple(load_record(row.record) for row in rows)
+    return SearchPast(records, max((row.metric for row in rows if row.metric is not None), default=0))
+
+
+def news(connection: Connection, job: str, *, after: int) -> SearchNews:
+    number = _find(connection, job).number
+    reports = [_report(row) for row in connection.execute(_REPORTS, {"job": number, "after": after})]
+    # A trial's end is told when all it reported has been: not while there are more reports than one page holds.
+    full = len(reports) == _REPORTS_AT_ONCE
+    over = [] if full else [_over(row) for row in connection.execute(_OVER, {"job": number})]
+    return SearchNews(tuple(reports), tuple(over))
+
+
+def record(connection: Connection, job: str, batch: SearchBatch, *, now: float) -> None:
+    found = _find(connection, job)
+    for entry in batch.entries:
+        text = dump_record(entry.record)
+        connection.execute(_INSERT_RECORD, {"job": found.number, "metric": entry.metric, "record": text})
+        _carry_out(connection, found, entry, now=now)
+    for trial, values in batch.values.items():
+        _note_values(connection, found.number, trial, values)
+    changes: dict[str, Any] = {"search": batch.state, "failure": batch.failure}
+    if batch.progress is not None:
+        changes["search_progress"] = batch.progress
+    connection.execute(update(jobs).where(jobs.c.number == found.number).values(changes))
+    run_rows.settle(connection, found.number, now=now)
+
+
+def prior(connection: Connection, job: str, names: Sequence[str]) -> tuple[Prior, ...]:
+    found = job_rows.find(connection, job)
+    query = job_rows.TRIALS_OF.where(trials.c.outcome.in_(("completed", "stopped"))).order_by(trials.c.number)
+    rows = connection.execute(query, {"number": found.number}).fetchall()
+    known = [(json.loads(row.hparams), json.loads(row.objectives or "{}")) for row in rows]
+    return tuple(
+        Prior(hparams=hparams, values=tuple(values[name] for name in names))
+        for hparams, values in known
+        if all(name in values for name in names)
+    )
+
+
+def checkpoint_of(connection: Connection, trial: int) -> str | None:
+    row = connection.execute(select(trials.c.checkpoint).where(trials.c.id == trial)).one_or_none()
+    if row is None:
+        raise NotFoundError(f"No trial {trial} on this server.")
+    return None if row.checkpoint is None else str(row.checkpoint)
+
+
+def listed(connection: Connection, job: str, *, sort: str, after: int, limit: int, only: int | None) -> TrialList:
+    row = job_rows.find(connection, job)
+    query = job_rows.TRIALS_OF.limit(limit)
+    match sort:
+        case "number":
+            query = query.where(trials.c.number > after).order_by(trials.c.number)
+        case "newest":
+            query = query.order_by(trials.c.number.desc())
+        case "best":
+            query = query.where(trials.c.objective.is_not(None)).order_by(_best_first(row), trials.c.number)
+        case _:
+            raise UsageError(f"Trials are sorted by number, newest or best, not by {sort!r}.")
+    if only is not None:
+        query = job_rows.TRIALS_OF.where(trials.c.number == only)
+    rows = connection.execute(query, {"number": row.number}).fetchall()
+    if only is not None and not rows:
+        raise NotFoundError(f"Job {job!r} has no trial {only}.")
+    total = connection.execute(select(func.count()).where(trials.c.job == row.number)).scalar_one()
+    return TrialList(trials=tuple(job_rows.with_runs(connection, rows, run_rows.wanted(row))), total=total)
+
+
+def _find(connection: Connection, job: str) -> Row[Any]:
+    row = connection.execute(_JOB, {"job": job}).one_or_none()
+    if row is None:
+        raise NotFoundError(f"No job {job!r} on this server.")
+    return row
+
+
+def _report(row: Row[Any]) -> Report:
+    return Report(number=row.number, trial=row.trial, group=row.kind, step=row.step, values=json.loads(row.points))
+
+
+def _over(row: Row[Any]) -> OverTrial:
+    stop = StopReason(row.stop) if row.stop else None
+    return OverTrial(number=row.number, state=RunState(row.state), stop=stop, is_invalid=row.invalid is not None)
+
+
+def _carry_out(connection: Connection, job: Row[Any], entry: SearchEntry, *, now: float) -> None:
+    match entry.record:
+        case Asked():
+            _add_trial(connection, job, entry.record, entry, now=now)
+        case Reported():
+            if entry.record.stop is not None:
+                _order(connection, job.number, entry.record, now=now)
+        case Ended():
+            of_trial = {"of_job": job.number, "of_number": entry.record.trial}
+            connection.execute(_UPDATE_TRIAL, {**of_trial, "outcome": entry.record.outcome.value})
+        case _:
+            assert_never(entry.record)
+
+
+def _add_trial(connection: Connection, job: Row[Any], asked: Asked, entry: SearchEntry, *, now: float) -> None:
+    suggestion = asked.suggestion
+    checkpoint = entry.checkpoint
+    if suggestion.parent is not None:
+        of_parent = {"of_job": job.number, "of_number": suggestion.parent}
+        checkpoint = connection.execute(_PARENT, of_parent).scalar_one()
+    run_rows.insert_trial(
+        connection,
+        job=(job.number, job.id),
+        number=suggestion.trial,
+        hparams=entry.hparams,
+        now=now,
+        seed=suggestion.seed,
+        bracket=suggestion.bracket,
+        parent=suggestion.parent,
+        checkpoint=checkpoint,
+    )
+
+
+def _order(connection: Connection, job: int, reported: Reported, *, now: float) -> None:
+    assert reported.stop is not None
+    of_trial = {"of_job": job, "of_number": reported.trial}
+    words = f"{reported.stop.kind}: {reported.stop.message}"
+    connection.execute(_UPDATE_TRIAL, {**of_trial, "stopped": words})
+    run = connection.execute(_NEWEST_RUN, of_trial).one()
+    if not RunState(run.state).is_final:
+        run_rows.order_stop(connection, run.id, StopReason.PRUNE, now=now)
+
+
+def _note_values(connection: Connection, job: int, trial: int, values: Mapping[str, float]) -> None:
+    first = next(iter(values.values()), None)
+    of_trial = {"of_job": job, "of_number": trial}
+    connection.execute(_UPDATE_TRIAL, {**of_trial, "objective": first, "objectives": json.dumps(values)})
+
+
+def _best_first(row: Row[Any]) -> Any:
+    search = JobSpec.model_validate_json(row.spec).search
+    falling = search is not None and search.goal is Goal.MAXIMIZE
+    return trials.c.objective.desc() if falling else trials.c.objective
