@@ -117,5 +117,5 @@ def test_missing_extra_is_one_line(
     with pytest.raises(UsageError) as caught:
         storage.exists(url)
     assert str(caught.value) == (
-        f"{url[:8]} is {url[:8]}, which needs {module}. Install it with `pip install 'stoker[{extra}]'`."
+        f"{url[:8]} ({url[:8]}) needs {module}. Install it with `pip install 'stoker[{extra}]'`."
     )

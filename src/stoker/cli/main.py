@@ -32,6 +32,7 @@ NOUNS: dict[str, Noun] = {
     "check": Noun("stoker.cli.check", "say what a package needs, and whether a runtime has it"),
     "runtimes": Noun("stoker.cli.runtimes", "the Pythons that jobs can run on"),
     "pools": Noun("stoker.cli.pools", "where jobs run, and how full it is"),
+    "storage": Noun("stoker.cli.storage", "copy, list, read and remove what is at a path, gs:// or s3://"),
     "server": Noun("stoker.cli.server", "start, stop and look at the server (it starts by itself when needed)"),
     "config": Noun("stoker.cli.config", "the settings in force, and where each comes from"),
     "ui": Noun("stoker.cli.ui", "open the page in a browser"),

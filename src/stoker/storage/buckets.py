@@ -41,12 +41,16 @@ class Buckets:
         found = self._settings.find(place.scheme, place.bucket)
         if found is not None:
             return f"{place.bucket_url} is {root.where()} (config.toml: {found[0]})"
-        if isinstance(root, BucketFolder):
+        if self.is_by_default(place):
             return (
                 f"{place.bucket_url} is {root.where()}, because there are no Google credentials ({CREDENTIALS})"
                 " and no setting for it ([storage.buckets] in config.toml)"
             )
         return f"{place.bucket_url} is {root.where()}"
+
+    def is_by_default(self, place: Place) -> bool:
+        """Whether the bucket is in the home because nobody said anything: worth a line to the person."""
+        return place.scheme == "gs" and isinstance(self.root(place), BucketFolder) and not self._is_set(place)
 
     def names(self, scheme: str) -> Iterator[str]:
         """The buckets that are known here: those in the settings, and the folders that are there."""
@@ -92,6 +96,9 @@ class Buckets:
         if target is not None:
             return Path(target.path) if target.scheme == "file" else None
         return self._home / "buckets" if scheme == "gs" and not self._has_credentials() else None
+
+    def _is_set(self, place: Place) -> bool:
+        return self._settings.find(place.scheme, place.bucket) is not None
 
     def _has_credentials(self) -> bool:
         given = self._environment.get(CREDENTIALS)

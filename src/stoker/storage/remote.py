@@ -148,7 +148,7 @@ class RemoteBucket:
             library = importlib.import_module("gcsfs.core" if module == "gcsfs" else module)
         except ImportError as error:
             raise UsageError(
-                f"{self.url} is {self.where()}, which needs {module}. Install it with `pip install 'stoker[{extra}]'`."
+                f"{self.url} ({self.where()}) needs {module}. Install it with `pip install 'stoker[{extra}]'`."
             ) from error
         if self._target.scheme == "gs":
             return library.GCSFileSystem(**self._gcs_options())
