@@ -352,3 +352,25 @@ def test_context_works_on_any_python(run_dir: Path, python: str) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout == "{'depth': 2, 'lr': 0.1} False 2\n"
     assert [event["type"] for event in events(run_dir)] == ["metric", "progress", "checkpoint"]
+
+
+def test_refused_hyperparameters_are_an_event_and_a_good_end_in_a_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run.json").write_text('{"in_search": true}')
+    monkeypatch.setenv("STOKER_RUN_DIR", str(tmp_path))
+
+    with pytest.raises(SystemExit) as left, stoker.init():
+        raise stoker.InvalidHP('too "wide"')
+
+    assert left.value.code == 0
+    (line,) = (tmp_path / "events.jsonl").read_text().splitlines()
+    event = json.loads(line)
+    assert (event["type"], event["reason"]) == ("invalid_hp", 'too "wide"')
+
+
+def test_refused_hyperparameters_are_an_error_without_a_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(stoker.InvalidHP), stoker.init():
+        raise stoker.InvalidHP("too wide")

@@ -26,6 +26,10 @@ def init(hparams: Optional[Dict[str, Any]] = None) -> "Context":
     return Context(os.environ.get("STOKER_RUN_DIR"), hparams or {})
 
 
+class InvalidHP(Exception):
+    """Raise it when these hyperparameters cannot work: the trial ends politely, and its search tries others."""
+
+
 class Context:
     """Hyperparameters in; metrics, checkpoints and progress out. Also a context manager, for those who like it."""
 
@@ -43,6 +47,7 @@ class Context:
         self.attempt = self._run.get("attempt", 1)
         self.seed = self._run.get("seed", 0)
         self.job_dir = self._run.get("job_dir")
+        self.in_search = bool(self._run.get("in_search"))
         self.latest_checkpoint = self._run.get("latest_checkpoint")  # a path, or None
         self.rank = int(os.environ.get("RANK", "0"))
         self.world_size = int(os.environ.get("WORLD_SIZE", "1"))
@@ -63,6 +68,10 @@ class Context:
     def progress(self, fraction: float) -> None:
         """How far along the run is, from 0 to 1."""
         self._write('"type":"progress","fraction":%r' % min(max(float(fraction), 0.0), 1.0))
+
+    def invalid_hp(self, reason: str = "") -> None:
+        """Say that these hyperparameters cannot work, before ending: a search then tries others in their place."""
+        self._write('"type":"invalid_hp","reason":%s' % _encode(str(reason)))
 
     def save_checkpoint(self, path: Any, step: int, **metadata: Any) -> str:
         """Keep a file or folder as the checkpoint of this step; returns where it is kept.
@@ -107,10 +116,15 @@ class Context:
     def __enter__(self) -> "Context":
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, kind: Any = None, error: Any = None, at: Any = None) -> None:
+        refused = isinstance(error, InvalidHP) and self.in_search
+        if refused and self.rank == 0:
+            self.invalid_hp(str(error))
         if self._events >= 0:
             os.close(self._events)
             self._events = -1
+        if refused:
+            raise SystemExit(0)  # nothing went wrong; without a search it is an error like any other
 
     def _write(self, fields: str) -> None:
         """Append an event; `fields` is its JSON without the brackets."""

@@ -277,7 +277,7 @@ def test_g11_invalid_hp_ends_politely_when_building() -> None:
         Impossible(same)
 
     assert left.value.code == left_too.value.code == 0
-    assert len(events(context.run.run_dir, "metric", "invalid_hp")) >= 1
+    assert len(events(context.run.run_dir, "invalid_hp")) >= 1
 
 
 def test_g11_invalid_hp_in_training_checkpoints_first() -> None:
@@ -292,7 +292,7 @@ def test_g11_invalid_hp_in_training_checkpoints_first() -> None:
 
     assert left.value.code == 0
     assert checkpoint_steps(context.run.run_dir) == [2]
-    assert len(events(context.run.run_dir, "metric", "invalid_hp")) == 1
+    assert len(events(context.run.run_dir, "invalid_hp")) == 1
 
 
 def test_g12_nan_and_infinities_travel_as_strings() -> None:

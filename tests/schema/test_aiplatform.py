@@ -149,11 +149,22 @@ def test_a_gpu_beside_a_plain_tier_is_one_machine_with_it() -> None:
     assert values["resources"] == {"roles": {"chief": {"gpus": 1, "gpu_type": "NVIDIA_TESLA_K80"}}}
 
 
-def test_a_search_is_refused_in_one_line() -> None:
-    with pytest.raises(ConfigError, match="searches come with a later release") as caught:
-        read({"hyperparameters": {"params": [{"parameterName": "lr", "type": "DOUBLE"}]}})
+def test_a_search_is_read() -> None:
+    params = [{"parameterName": "lr", "type": "DOUBLE", "minValue": 0.1, "maxValue": 1}]
 
-    assert len(str(caught.value).splitlines()) == 1
+    values = read({"hyperparameters": {"maxTrials": 4, "params": params, "hyperparameterMetricTag": "acc"}})
+
+    search = JobSpec.model_validate({"name": "x", "module": "y", **values}).search
+    assert search is not None
+    assert (search.metric, search.max_trials, list(search.space)) == ("acc", 4, ["lr"])
+
+
+def test_what_is_wrong_with_a_search_is_named_with_its_path() -> None:
+    params = [{"parameterName": "lr", "type": "DOUBLE", "minValue": 1, "maxValue": 1}]
+
+    (problem,) = problems({"hyperparameters": {"maxTrials": 4, "params": params}})
+
+    assert problem.startswith("trainingInput.hyperparameters.params.0.maxValue: must be more than minValue")
 
 
 def test_batch_prediction_is_refused() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from stoker.errors import ConfigError, UsageError
 from stoker.schema.dialects import stoker_yaml
-from stoker.schema.dialects.document import is_aiplatform, load
+from stoker.schema.dialects.document import is_aiplatform, load, read
 from stoker.schema.dialects.reading import overlay
 from stoker.schema.job import JobSpec
 
@@ -90,3 +90,50 @@ def test_stoker_yaml_names_every_bad_field() -> None:
 
     paths = sorted(problem.split(":")[0] for problem in caught.value.problems)
     assert paths == ["limits.grace_s", "modul", "name", "resources.gpu", "resources.slots"]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-4", 0.0001),
+        ("1E3", 1000.0),
+        ("-2e+1", -20.0),
+        ("1.5e-3", 0.0015),
+        ("'1e-4'", "1e-4"),
+        ("1e", "1e"),
+        ("e4", "e4"),
+    ],
+)
+def test_numbers_with_an_exponent_are_numbers(tmp_path: Path, text: str, value: object) -> None:
+    (tmp_path / "a.yaml").write_text(f"x: {text}\n")
+
+    assert load(tmp_path / "a.yaml") == {"x": value}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {
+            "entrypoint": "python3 train.py",
+            "hyperparameters": {"x": {"type": "int", "minval": 1, "maxval": 3}},
+            "searcher": {"name": "random", "metric": "loss", "max_trials": 3},
+        },
+        {
+            "module": "a.b",
+            "search": {"sampler": "random", "max_trials": 3, "space": {"x": {"type": "int", "min": 1, "max": 3}}},
+        },
+        {
+            "trainingInput": {
+                "pythonModule": "a.b",
+                "hyperparameters": {
+                    "maxTrials": 3,
+                    "params": [{"parameterName": "x", "type": "INTEGER", "minValue": 1, "maxValue": 3}],
+                },
+            }
+        },
+    ],
+)
+def test_a_search_of_any_dialect_is_read(document: dict[str, object]) -> None:
+    search = read(document, source="a.yaml").values["search"]
+
+    assert (search["max_trials"], list(search["space"])) == (3, ["x"])

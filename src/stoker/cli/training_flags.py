@@ -120,18 +120,19 @@ def is_own_file(path: Path) -> bool:
 
 def _over_file(path: Path, spoken: Values) -> Reading:
     # Imported here: YAML and the models that judge such a file are not for those who give none.
-    from stoker.schema.dialects import aiplatform, stoker_yaml
+    from stoker.schema.dialects import aiplatform
     from stoker.schema.dialects.document import is_aiplatform, load
+    from stoker.schema.dialects.document import read as read_document
 
     document = load(path)
     if is_aiplatform(document):
         return aiplatform.read(overlay(document, spoken), source=str(path))
-    file = stoker_yaml.read(document, source=str(path))
+    file = read_document(document, source=str(path))
     over = training_input.translate(spoken, source="The command line")
     values = overlay(file.values, over.values)
     if "resources" in over.values:
         values["resources"] = over.values["resources"]  # a size is one thing: tier and slots do not mix
-    return Reading(values=values, packages=over.packages, ignored=over.ignored)
+    return Reading(values=values, packages=over.packages, ignored=(*file.ignored, *over.ignored), notes=file.notes)
 
 
 def _resource(arguments: Arguments) -> Values:

@@ -23,7 +23,6 @@ from stoker.pytorch.units import TrainUnit
 
 logger = logging.getLogger(__name__)
 
-INVALID_HP = "invalid_hp"  # the group of an event without values, by which a search knows
 
 T = TypeVar("T", bound=PyTorchTrial)
 
@@ -156,5 +155,5 @@ class TrainerContext(PyTorchTrialContext):
         """Say that the hyperparameters cannot work, and end as if all were well: a search goes on with others."""
         logger.warning("these hyperparameters cannot work: %s", error)
         if self.distributed.rank == 0:
-            self.run.report(0, INVALID_HP)
+            self.run.invalid_hp(str(error))
         raise SystemExit(0) from error

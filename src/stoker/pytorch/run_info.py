@@ -5,15 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from stoker.context import Context
+from stoker.context import InvalidHP as InvalidHP
 from stoker.errors import StokerError, UsageError
 from stoker.pytorch.distributed import DistributedContext
 from stoker.pytorch.precision import Precision
-
-
-class InvalidHP(StokerError):
-    """Raise it when these hyperparameters cannot work: the trial ends politely, and a search tries others."""
-
-    exit_code = 0
 
 
 @dataclass(frozen=True, slots=True)

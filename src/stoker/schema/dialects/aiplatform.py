@@ -6,12 +6,14 @@ machines are accepted and named in `Reading.ignored`.
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from stoker.schema.dialects import training_input
+from stoker.schema.dialects.aiplatform_search import Hyperparameters, read_hyperparameters
 from stoker.schema.dialects.reading import Reading, as_words
 from stoker.schema.job import Labels
 from stoker.schema.model import Model
@@ -27,7 +29,13 @@ def is_dialect(document: Mapping[str, Any]) -> bool:
 def read(document: Mapping[str, Any], *, source: str) -> Reading:
     """Part of a JobSpec. ConfigError names every bad field at once, with its path."""
     job = _Job.parse(document, source=source)
-    return training_input.translate(job.model_dump(mode="json", by_alias=True, exclude_unset=True), source=source)
+    values = job.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    reading = training_input.translate(values, source=source)
+    asked = values.get("trainingInput", {}).get("hyperparameters")
+    if asked is None:
+        return reading
+    search = read_hyperparameters(asked, source=source).model_dump(mode="json")
+    return replace(reading, values={**reading.values, "search": search})
 
 
 def _quoted(value: object) -> object:
@@ -81,30 +89,6 @@ class _Scheduling(_Resource):
     strategy: Literal["STRATEGY_UNSPECIFIED", "ON_DEMAND", "LOW_COST"] | None = None
 
 
-class _Parameter(_Resource):
-    parameter_name: str
-    type: Literal["DOUBLE", "INTEGER", "CATEGORICAL", "DISCRETE"]
-    min_value: float | None = None
-    max_value: float | None = None
-    categorical_values: tuple[str, ...] = ()
-    discrete_values: tuple[float, ...] = ()
-    scale_type: Literal["NONE", "UNIT_LINEAR_SCALE", "UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCALE"] | None = None
-
-
-class _Hyperparameters(_Resource):
-    goal: Literal["GOAL_TYPE_UNSPECIFIED", "MAXIMIZE", "MINIMIZE"] = "MAXIMIZE"
-    hyperparameter_metric_tag: str = "training/hptuning/metric"
-    max_trials: Count = 1
-    max_parallel_trials: Count = 1
-    max_failed_trials: Count = 0
-    enable_trial_early_stopping: bool = False
-    resume_previous_job_id: str | None = None
-    algorithm: Literal["ALGORITHM_UNSPECIFIED", "GRID_SEARCH", "RANDOM_SEARCH", "POPULATION_BASED_TRAINING"] = (
-        "ALGORITHM_UNSPECIFIED"
-    )
-    params: tuple[_Parameter, ...]
-
-
 class _Encryption(_Resource):
     kms_key_name: str
 
@@ -136,7 +120,7 @@ class _TrainingInput(_Resource):
     enable_web_access: bool | None = None
     nas_job_spec: dict[str, Any] | None = None
     scheduling: _Scheduling = _Scheduling()
-    hyperparameters: _Hyperparameters | None = None
+    hyperparameters: Hyperparameters | None = None
 
 
 class _Job(_Resource):

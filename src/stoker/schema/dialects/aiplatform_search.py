@@ -27,7 +27,7 @@ Count = Annotated[int, Field(ge=0)]
 def read_hyperparameters(block: Mapping[str, Any], *, source: str, path: tuple[str, ...] = PATH) -> SearchSpec:
     """The search of a Job resource. ConfigError names every bad field at once, under `path`."""
     try:
-        asked = _Hyperparameters.model_validate(block)
+        asked = Hyperparameters.model_validate(block)
         return SearchSpec.model_validate(_values(asked))
     except ValidationError as error:
         errors = Errors()
@@ -101,7 +101,9 @@ class _Parameter(_Resource):
         return check_rising(values) if info.data.get("type") == "DISCRETE" else values
 
 
-class _Hyperparameters(_Resource):
+class Hyperparameters(_Resource):
+    """A search as AI Platform writes it."""
+
     goal: Literal["GOAL_TYPE_UNSPECIFIED", "MAXIMIZE", "MINIMIZE"] = "MAXIMIZE"
     hyperparameter_metric_tag: str = DEFAULT_TAG
     max_trials: Count = 1
@@ -141,7 +143,7 @@ class _Hyperparameters(_Resource):
         return params
 
 
-def _values(asked: _Hyperparameters) -> dict[str, Any]:
+def _values(asked: Hyperparameters) -> dict[str, Any]:
     return {
         "sampler": _sampler(asked),
         "stopping": "median" if asked.enable_trial_early_stopping else "none",
@@ -155,7 +157,7 @@ def _values(asked: _Hyperparameters) -> dict[str, Any]:
     }
 
 
-def _sampler(asked: _Hyperparameters) -> dict[str, Any]:
+def _sampler(asked: Hyperparameters) -> dict[str, Any]:
     trials = asked.max_trials or 1
     if asked.algorithm == "GRID_SEARCH":
         return {"name": "grid"}

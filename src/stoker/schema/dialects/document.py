@@ -1,5 +1,7 @@
 """A job file, YAML or JSON, as plain values; and which dialect it is written in."""
 
+import importlib
+import re
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,9 @@ import yaml
 
 from stoker.errors import ConfigError, UsageError
 from stoker.schema.dialects import aiplatform, stoker_yaml
-from stoker.schema.dialects.reading import Values
+from stoker.schema.dialects.reading import Reading, Values
+
+_DETERMINED = frozenset({"entrypoint", "entrypoint_script", "hyperparameters", "searcher"})
 
 
 def load(path: Path) -> Values:
@@ -28,12 +32,31 @@ def load(path: Path) -> Values:
 
 
 def is_aiplatform(document: Values) -> bool:
-    """AI Platform's Job resource, or our stoker.yaml? A file that looks like neither is judged as the former."""
-    return aiplatform.is_dialect(document) or not stoker_yaml.is_dialect(document)
+    """AI Platform's Job resource, or a file that looks like none we know, which is judged as one."""
+    if aiplatform.is_dialect(document):
+        return True
+    return not stoker_yaml.is_dialect(document) and not is_determined(document)
+
+
+def is_determined(document: Values) -> bool:
+    """Determined's experiment file, by the fields that every one of them has one of, and no other file has any."""
+    return not _DETERMINED.isdisjoint(document) and not aiplatform.is_dialect(document)
+
+
+def read(document: Values, *, source: str) -> Reading:
+    """Part of a JobSpec, from whichever dialect it is: Determined's, AI Platform's, or our own."""
+    if is_aiplatform(document):
+        return aiplatform.read(document, source=source)
+    if is_determined(document):
+        # Loaded when needed: its models take longer to build than all the rest of reading a file.
+        determined = importlib.import_module("stoker.schema.dialects.determined")
+        reading: Reading = determined.read(document, source=source)
+        return reading
+    return stoker_yaml.read(document, source=source)
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key written twice, where YAML would silently take the last."""
+    """Refuses a key written twice, where YAML would silently take the last; and reads 1e-4 as the number it is."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen = set()
@@ -43,6 +66,12 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.MarkedYAMLError(problem=f"{key!r} is there twice", problem_mark=key_node.start_mark)
             seen.add(str(key))
         return super().construct_mapping(node, deep=deep)
+
+
+# YAML 1.1 wants a dot in a number with an exponent, and PyYAML takes `1e-4` for a text; YAML 1.2 and people do not.
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
 
 
 def _where(error: yaml.YAMLError) -> str:

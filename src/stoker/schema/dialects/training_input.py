@@ -34,11 +34,6 @@ def translate(document: Mapping[str, Any], *, source: str) -> Reading:
     problems = list(_contradictions(training))
     if problems:
         raise ConfigError(f"{source} has {len(problems)} bad field{'s' if len(problems) > 1 else ''}:", problems)
-    if training.get("hyperparameters") is not None:
-        raise ConfigError(
-            f"{source}: trainingInput.hyperparameters asks for a search, and searches come with a later release of"
-            " stoker. Take the section out to run the package once."
-        )
     return Reading(
         values=_values(document, training),
         packages=tuple(training.get("packageUris") or ()),
