@@ -20,10 +20,15 @@ class Engine(Protocol):
     1. A handle is a short string that the store keeps; any server process can use it, also after a restart.
     2. Nothing here blocks on user code; every call returns within seconds.
     3. The engine never reads events and never decides what is next.
+    4. A server may be killed between `submit` and writing the handle down: `find` answers for such a run.
     """
 
     def submit(self, launch: Launch) -> str:
         """Start the run's supervisor(s) and return the handle. All nodes or none; raises StokerError."""
+        ...
+
+    def find(self, launch: Launch) -> str | None:
+        """The handle of a run that was submitted already, whoever did it; None if it was not."""
         ...
 
     def poll(self, handles: Sequence[str]) -> Mapping[str, Liveness]:
@@ -36,4 +41,8 @@ class Engine(Protocol):
 
     def diagnose(self, handle: str) -> str:
         """What is known of why a GONE run vanished, in a few lines for a person; empty if nothing is."""
+        ...
+
+    def drain(self, handle: str) -> str | None:
+        """Start shipping what a GONE run left unsent; a handle that is ALIVE until that is done, or None."""
         ...

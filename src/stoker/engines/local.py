@@ -13,6 +13,7 @@ from pathlib import Path
 
 from stoker import processes
 from stoker.engines.base import Liveness
+from stoker.engines.gpus import start_on_gpus
 from stoker.errors import StokerError
 from stoker.home import Home
 from stoker.processes import ProcessId
@@ -60,7 +61,12 @@ class LocalEngine:
             partial = run_dir / ".run.json"
             partial.write_text(launch.model_dump_json())
             partial.replace(run_dir / "run.json")
-            supervisor = self._start_supervisor(run_dir)
+            supervisor = start_on_gpus(
+                self._home,
+                need=sum(replica.gpus for replica in launch.replicas),
+                visible=_visible_gpus(),
+                start=lambda devices: self._start_supervisor(run_dir, devices=devices),
+            )
         except OSError as error:
             raise StokerError(f"Cannot start run {launch.run} in {run_dir}: {error.strerror or error}.") from error
         return str(_Handle(run_dir, supervisor))
@@ -122,9 +128,11 @@ class LocalEngine:
     def _run_dir(self, launch: Launch) -> Path:
         return self._home.run_dir(launch.job, launch.trial, launch.attempt)
 
-    def _start_supervisor(self, run_dir: Path, *flags: str) -> ProcessId:
+    def _start_supervisor(self, run_dir: Path, *flags: str, devices: str | None = None) -> ProcessId:
         log = str(run_dir / "supervisor.log")
         inherited = {name: value for name, value in os.environ.items() if name not in _OF_AN_OUTER_RUN}
+        if devices is not None:
+            inherited["CUDA_VISIBLE_DEVICES"] = devices
         # Not subprocess: the child is to be forgotten, and Popen objects want to be waited for.
         pid = os.posix_spawn(
             sys.executable,
@@ -146,7 +154,7 @@ class LocalEngine:
 
 def local_capacity() -> Share:
     """What this machine, or the container we are in, has."""
-    return Share(cpus=_cpus(), memory_gb=_memory_gb(), gpus=_gpus())
+    return Share(cpus=_cpus(), memory_gb=_memory_gb(), gpus=float(len(_visible_gpus())))
 
 
 def _reap(process: ProcessId) -> None:
@@ -212,23 +220,23 @@ def _memory_gb() -> float:
     return round(size_bytes / 1e9, 1)
 
 
-def _gpus() -> float:
-    """By the driver's own list, or its tool: torch would take seconds to say the same."""
+def _visible_gpus() -> list[str]:
+    """By CUDA's own variable, the driver's list, or its tool: torch would take seconds to say the same."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        return float(len([word for word in visible.split(",") if word.strip() not in ("", "-1", "NoDevFiles")]))
+        return [word.strip() for word in visible.split(",") if word.strip() not in ("", "-1", "NoDevFiles")]
     try:
-        return float(len(os.listdir("/proc/driver/nvidia/gpus")))
+        return [str(number) for number in range(len(os.listdir("/proc/driver/nvidia/gpus")))]
     except OSError:
         pass
     tool = shutil.which("nvidia-smi")
     if tool is None:
-        return 0.0
+        return []
     try:
         listed = subprocess.run([tool, "-L"], capture_output=True, text=True, timeout=10, check=True).stdout
     except (OSError, subprocess.SubprocessError):
-        return 0.0
-    return float(sum(line.startswith("GPU ") for line in listed.splitlines()))
+        return []
+    return [str(number) for number in range(sum(line.startswith("GPU ") for line in listed.splitlines()))]
 
 
 def _lines(path: Path) -> list[str]:
