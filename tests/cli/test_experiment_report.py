@@ -5,7 +5,7 @@ import pytest
 from stoker.cli.describe import page
 from stoker.cli.experiment import experiments_table, sorted_by
 from stoker.cli.plot import plot_steps
-from stoker.cli.search_report import facts, flat, report, trials_table, varied, why
+from stoker.cli.search_report import facts, flat, report, trials_table, value_of, varied, why
 from stoker.errors import UsageError
 from stoker.schema.record import SearchStatus
 from stoker.schema.state import JobState, RunState
@@ -49,7 +49,8 @@ def test_a_search_that_has_just_begun_shows_no_empty_parts() -> None:
 def test_a_search_that_failed_says_why() -> None:
     failure = "no trial reported 'accuracy'; they reported: acc, loss"
 
-    assert f"search failed: {failure}" in described(a_status(failure=failure))
+    assert f"search failed: {failure}" in described(a_status(state=JobState.RUNNING, failure=failure))
+    assert failure not in described(a_status(state=JobState.FAILED, failure=failure))  # the job's own reason has it
 
 
 def test_several_objectives_have_a_column_each_and_a_front() -> None:
@@ -73,6 +74,23 @@ def test_a_table_tells_why_trials_were_stopped() -> None:
     assert why(invalid) == "refused its hyperparameters"
     assert "WHY" not in trials_table([a_trial(1), a_trial(2)], objectives=["val_loss"], width=100)
     assert "  WHY\n" in trials_table([a_trial(1), stopped], objectives=["val_loss"], width=100)
+    assert why(a_trial(2, stopped="pruned: too late", outcome="completed")) == ""
+
+
+def test_hyperparameters_come_before_the_whole_reason() -> None:
+    trials = [a_trial(n, stopped="12 of 16 at rung 58, where the best 4 go on", outcome="stopped") for n in (1, 2)]
+
+    drawn = trials_table(trials, objectives=["val_loss"], width=70).splitlines()
+
+    assert drawn[0].split() == ["TRIAL", "STATE", "val_loss", "learning_rate", "WHY"]
+    assert drawn[1].endswith("…")
+    assert max(map(len, drawn)) <= 70
+
+
+def test_a_metric_of_another_group_is_found_without_it() -> None:
+    trial = a_trial(1, metrics={"validation/accuracy": 0.5})
+
+    assert [value_of(trial, name) for name in ("validation/accuracy", "accuracy", "ccuracy")] == [0.5, 0.5, None]
 
 
 def test_columns_that_do_not_fit_are_counted() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from stoker.cli import experiment_create, flags, logs
-from stoker.cli.experiment_lookup import all_trials, find_job
+from stoker.cli.experiment_lookup import all_trials, find_job, trial_of
 from stoker.cli.output import STATE_COLOURS, ago, duration, paint, print_json, say, table
 from stoker.cli.parser import Arguments, Command, Parser
 from stoker.errors import NotFoundError, UsageError
@@ -161,7 +161,8 @@ def describe(arguments: Arguments) -> None:
     job = client.job(name)
     for label, value in [*_head(job), *facts(status)]:
         print(f"{label + ':':<16}{value}")
-    print("\n".join(report(status)))
+    for line in report(status):
+        print(line)
     if arguments.metrics:
         _print_metrics(client, status)
     say(f"\nAll trials: stoker experiment trials {name}; the best: stoker experiment best {name}")
@@ -219,10 +220,10 @@ def best(arguments: Arguments) -> int:
     status = client.search(name, best=1)
     numbers = list(status.front) or [trial.number for trial in status.best[:1]]
     # The status has trials without their runs and checkpoints, so each is asked for again.
-    found = [trial for number in numbers for trial in client.trials(name, trial=number, limit=1).trials]
+    found = [trial for number in numbers if (trial := trial_of(client, name, number)) is not None]
     if not found:
-        metric = f"reported {status.metric!r}" if status.metric is not None else "can be best: nothing is compared"
-        say(f"No trial of [{name}] has {metric} yet." if status.metric else f"No trial of [{name}] {metric}.")
+        reported = f"No trial of [{name}] has reported {status.metric!r} yet."
+        say(reported if status.metric else f"The search of [{name}] has no metric: no trial is better than another.")
         return 1
     if arguments.json:
         print_json(found if status.front else found[0])
@@ -342,7 +343,7 @@ def _print_metrics(client: "Client", status: "SearchStatus") -> None:
     from stoker.cli.metrics import overview
 
     wanted = {trial.number for trial in status.best}
-    points = [point for point in client.metrics(status.job) if point.trial in wanted]
+    points = sorted((p for p in client.metrics(status.job) if p.trial in wanted), key=lambda point: point.trial)
     if points:
         print(f"\n{overview(points)}")
 

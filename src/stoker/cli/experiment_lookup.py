@@ -28,12 +28,12 @@ def find_trial(client: "Client", given: str) -> "tuple[str, Trial]":
     job, slash, number = given.rpartition("/")
     if slash and number.isdecimal():
         name = find_job(client, job)
-        found = client.trials(name, trial=int(number), limit=1).trials
-        if not found:
+        found = trial_of(client, name, int(number))
+        if found is None:
             raise NotFoundError(
                 f"Job {name!r} has no trial {number}. List them with `stoker experiment trials {name}`."
             )
-        return name, found[0]
+        return name, found
     if not given.isdecimal():
         raise NotFoundError(
             f"No trial {given!r}: a trial is JOB/NUMBER, like {given.strip('/') or 'taxi_1'}/3, or its id."
@@ -46,6 +46,16 @@ def find_trial(client: "Client", given: str) -> "tuple[str, Trial]":
             if trial.id > int(given):
                 break  # ids rise within a job
     raise NotFoundError(f"No trial has the id {given}. A trial is also named by JOB/NUMBER, like taxi_1/3.")
+
+
+def trial_of(client: "Client", job: str, number: int) -> "Trial | None":
+    """The job's trial of this number, if it has one yet. NotFoundError if there is no such job."""
+    try:
+        found = client.trials(job, trial=number, limit=1).trials
+    except NotFoundError:
+        client.job(job)
+        return None
+    return found[0] if found else None
 
 
 def all_trials(client: "Client", job: str) -> "Iterator[Trial]":

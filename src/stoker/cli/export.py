@@ -51,7 +51,7 @@ def rows_of(search: "SearchSpec", trials: "Sequence[Trial]") -> tuple[list[str],
     ]
     rows = [
         [
-            *(trial.number, trial.id, trial.state.value, trial.outcome, why(trial) or None),
+            *(trial.number, trial.id, trial.state.value, trial.outcome, trial.stopped or why(trial) or None),
             *(value_of(trial, name, objectives) for name in objectives),
             *(point.get(name) for name in names),
             *(trial.metrics.get(name) for name in metrics),

@@ -10,7 +10,8 @@ from stoker.cli.plot import bar, plot_steps, terminal_width
 if TYPE_CHECKING:
     from stoker.schema.record import SearchStatus, Trial
 
-_WHY_WIDTH = 48
+_LEAST_WHY = 24  # columns it keeps when hyperparameters need the room
+_MOST_WHY = 60
 _VALUE_WIDTH = 24
 _ENDINGS = {
     "completed": "completed",
@@ -28,7 +29,7 @@ def facts(status: "SearchStatus") -> Iterator[tuple[str, str]]:
     yield "trials", _counts(status)
     if not status.state.is_final:
         yield "progress", f"{status.progress:.0%}"
-    if status.failure:
+    if status.failure and status.state.value != "FAILED":  # then it is the job's own reason
         yield "search failed", status.failure
     if status.best and status.best[0].objective is not None:
         best = status.best[0]
@@ -59,16 +60,16 @@ def report(status: "SearchStatus", *, width: int | None = None) -> Iterator[str]
 def trials_table(
     trials: "Sequence[Trial]", *, objectives: Sequence[str], width: int | None = None, metric: str | None = None
 ) -> str:
-    """A line a trial. What no trial differs in is left out, and so are the last hyperparameters if they do not fit."""
+    """A line a trial. What no trial differs in is left out, and so are hyperparameters that do not fit."""
     shown = [*objectives, *([metric] if metric is not None and metric not in objectives else [])]
     head = ["TRIAL", "STATE", *shown]
     rows = [
         [str(trial.number), trial.state.value, *(number(value_of(trial, name, objectives)) for name in shown)]
         for trial in trials
     ]
-    whys = [_short(why(trial), _WHY_WIDTH) for trial in trials]
-    room = (terminal_width() if width is None else width) - _widths([head, *rows])
-    room -= 2 + max(len("WHY"), *map(len, whys)) if any(whys) else 0
+    whys = [why(trial) for trial in trials]
+    reserved = min(max(map(len, whys), default=0), _LEAST_WHY)
+    room = (terminal_width() if width is None else width) - _widths([head, *rows]) - (2 + reserved if reserved else 0)
     points = [flat(trial.hparams) for trial in trials]
     left_out = 0
     for name in varied(points):
@@ -80,23 +81,32 @@ def trials_table(
         room -= needed
         head.append(name)
         rows = [[*row, cell] for row, cell in zip(rows, cells, strict=True)]
-    if any(whys):
+    if reserved:
         head.append("WHY")
-        rows = [[*row, text] for row, text in zip(rows, whys, strict=True)]
+        rows = [[*row, _short(text, min(room + reserved, _MOST_WHY))] for row, text in zip(rows, whys, strict=True)]
     drawn = table(head, rows, colours=[STATE_COLOURS.get(trial.state.value) for trial in trials])
-    return f"{drawn}\n({left_out} more hyperparameters do not fit: --json shows all)" if left_out else drawn
+    if not left_out:
+        return drawn
+    more = "1 more hyperparameter does" if left_out == 1 else f"{left_out} more hyperparameters do"
+    return f"{drawn}\n({more} not fit: --json shows all)"
 
 
 def value_of(trial: "Trial", name: str, objectives: Sequence[str] = ()) -> float | None:
-    """A metric of a trial: of an objective the value it is judged by, of another the newest."""
+    """A metric of a trial: of an objective the value it is judged by, of another the newest.
+
+    Metrics of other groups than training are named `validation/loss`; without a group, any will do.
+    """
     if len(objectives) == 1 and name == objectives[0]:
         return trial.objective
-    return trial.objectives.get(name, trial.metrics.get(name))
+    found = trial.objectives.get(name, trial.metrics.get(name))
+    if found is not None:
+        return found
+    return next((value for known, value in trial.metrics.items() if known.endswith(f"/{name}")), None)
 
 
 def why(trial: "Trial") -> str:
-    """Why a trial is not, or no longer, on its way."""
-    if trial.stopped:
+    """Why a trial is not, or no longer, on its way; nothing if it came to its own end."""
+    if trial.stopped and trial.outcome != "completed":
         return trial.stopped
     if trial.outcome == "invalid_hp":
         return "refused its hyperparameters"

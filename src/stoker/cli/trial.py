@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoker.cli import logs
-from stoker.cli.experiment_lookup import find_trial
+from stoker.cli.experiment_lookup import find_trial, trial_of
 from stoker.cli.output import STATE_COLOURS, duration, paint, print_json, say, table
 from stoker.cli.parser import Arguments, Parser
 from stoker.cli.search_report import flat, value_text, why
@@ -193,7 +193,7 @@ def _followed(client: "Client", job: str, number: int, chosen: logs.Filters, *, 
     writer = _writer(client, job, as_json=as_json)
     cursor = 0
     while True:
-        trial = _trial(client, job, number)
+        trial = trial_of(client, job, number)
         ended = trial is None and client.job(job).state.is_final
         blocks, cursor = _sweep(client, job, number, chosen, after=cursor)
         for block in blocks:
@@ -237,11 +237,6 @@ def _writer(client: "Client", job: str, *, as_json: bool) -> logs.Writer:
     writer = logs.writer_of(client.job(job), as_json=as_json)
     writer.show_trial = False  # it is the same on every line
     return writer
-
-
-def _trial(client: "Client", job: str, number: int) -> "Trial | None":
-    found = client.trials(job, trial=number, limit=1).trials
-    return found[0] if found else None
 
 
 def _points(client: "Client", job: str, trial: "Trial") -> "list[MetricPoint]":
