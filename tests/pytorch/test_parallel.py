@@ -62,22 +62,24 @@ def data(batch_size: int) -> Any:
 
 
 def train(max_length: int, latest_checkpoint: str | None, **init: Any) -> dict[str, Any]:
-    with pytorch.init(seed=2, **init) as context:
-        trial = context.build_trial(Trial)
-        batch_size = context.distributed.shard_batch_size(12)
-        metrics = context.fit(
-            trial,
-            data(batch_size),
-            data(batch_size),
-            max_length=Batch(max_length),
-            validation_period=Epoch(1),
-            latest_checkpoint=latest_checkpoint,
-            progress=False,
-        )
-        weights = {}
-        for name, value in trial.model.state_dict().items():
-            whole = value.full_tensor() if hasattr(value, "full_tensor") else value
-            weights[name.removeprefix("module.")] = whole.tolist()
+    context = pytorch.init(seed=2, **init)
+    trial = context.build_trial(Trial)
+    batch_size = context.distributed.shard_batch_size(12)
+    metrics = context.fit(
+        trial,
+        data(batch_size),
+        data(batch_size),
+        max_length=Batch(max_length),
+        validation_period=Epoch(1),
+        latest_checkpoint=latest_checkpoint,
+        progress=False,
+    )
+    weights = {}
+    for name, value in trial.model.state_dict().items():
+        whole = value.full_tensor() if hasattr(value, "full_tensor") else value
+        weights[name.removeprefix("module.")] = whole.tolist()
+    if "distributed" not in init:
+        context.close()
     return {
         "weights": weights,
         "metrics": metrics,
@@ -118,6 +120,25 @@ def train_ddp(max_length: int, latest_checkpoint: str | None) -> dict[str, Any]:
 
 def train_fsdp(max_length: int, latest_checkpoint: str | None) -> dict[str, Any]:
     return train(max_length, latest_checkpoint, strategy="fsdp")
+
+
+def test_fsdp_goes_on_in_the_middle_of_an_optimizer_step(tmp_path: Path) -> None:
+    for result in run_ranks(train_fsdp_aggregated, 2, tmp_path):
+        assert result["resumed"]["weights"] == result["straight"]["weights"]
+
+
+def train_fsdp_aggregated() -> dict[str, Any]:
+    settings: Any = {
+        "strategy": "fsdp",
+        "aggregation_frequency": 2,
+        "distributed": pytorch.DistributedContext.from_env(),
+    }
+    straight = train(6, None, **settings)
+    part = train(3, None, **settings)
+    (checkpoint,) = filter(None, settings["distributed"].allgather(part["checkpoint"]))
+    resumed = train(6, checkpoint, **settings)
+    settings["distributed"].close()
+    return {"straight": straight, "resumed": resumed}
 
 
 def test_ranks_stop_after_the_same_batch_when_one_is_told(tmp_path: Path) -> None:

@@ -65,17 +65,17 @@ def build_with_weights(
 
 
 def find_checkpoint(run_dir: "str | os.PathLike[str]", trial_id: int) -> Path:
-    """The newest checkpoint of a trial among the runs beside this one.
+    """The newest checkpoint of a trial among the runs beside this one: run directories are …/runs/JOB/TRIAL/ATTEMPT.
 
-    Run directories are RUNS/JOB/TRIAL/ATTEMPT. STOKER_HOME, where it is set, is searched too.
+    STOKER_HOME, where it is set, is searched too.
     """
-    roots = [Path(run_dir).absolute().parents[2]] if len(Path(run_dir).absolute().parents) > 2 else []
+    roots = [folder for folder in Path(run_dir).absolute().parents if folder.name == "runs"][:1]
     if home := os.environ.get("STOKER_HOME"):
         roots.append(Path(home) / "runs")
     found = [path for root in roots for path in _checkpoints_of(root, trial_id)]
     if not found:
         raise NotFoundError(
-            f"No checkpoint of trial {trial_id} under {' or '.join(map(str, roots))}."
+            f"No checkpoint of trial {trial_id} under {' or '.join(map(str, roots)) or 'any folder of runs'}."
             " Pass its folder instead: load_checkpoint_trial(…, path=…)."
         )
     return max(found, key=lambda path: (read_description(path)["step"], path.stat().st_mtime))

@@ -110,12 +110,20 @@ def evaluating(models: list[nn.Module]) -> Iterator[None]:
 
 
 def whole(tree: Any) -> Any:
-    """The tree with sharded tensors gathered, so that it can be loaded by any number of ranks. Collective."""
+    """The tree with sharded tensors gathered, so that it can be loaded by any number of ranks. Collective.
+
+    They go to the CPU one by one: a model that needs sharding does not fit on one GPU.
+    """
     if isinstance(tree, dict):
         return {key: whole(value) for key, value in tree.items()}
     if isinstance(tree, list | tuple):
         return type(tree)(map(whole, tree))
-    return tree.full_tensor() if _is_part(tree) else tree
+    return _gathered(tree) if _is_part(tree) else tree
+
+
+def _gathered(part: Any) -> torch.Tensor | None:
+    full: torch.Tensor = part.full_tensor()
+    return full.cpu() if part.device_mesh.get_rank() == 0 else None  # rank 0 alone writes checkpoints
 
 
 def share_of(value: Any, like: Any) -> Any:

@@ -110,15 +110,13 @@ def _gradients(context: PyTorchTrialContext) -> list[list[torch.Tensor | None]] 
 
 def _put_back_gradients(ranks: list[dict[str, Any]], context: PyTorchTrialContext) -> None:
     sums = [rank["gradients"] for rank in ranks if rank["gradients"] is not None]
-    if not sums:
-        return
-    rank = context.distributed.rank
-    same_ranks = len(sums) == context.distributed.size
-    for index, model in enumerate(context.models):
-        for param, *by_rank in zip(model.parameters(), *(own[index] for own in sums), strict=True):
-            if by_rank[0] is not None:
+    for index, model in enumerate(context.models if sums else ()):
+        for param, *of_ranks in zip(model.parameters(), *(own[index] for own in sums), strict=True):
+            known = [grad for grad in of_ranks if grad is not None]  # of a sharded model, rank 0 has it whole
+            if known:
                 # Among other ranks than before, each takes the mean: what they exchange in the end is the same.
-                value = by_rank[rank] if same_ranks else torch.stack(by_rank).mean(0)
+                same_ranks = len(known) == context.distributed.size
+                value = known[context.distributed.rank] if same_ranks else torch.stack(known).mean(0)
                 param.grad = parallel.share_of(value.to(param.device, copy=True), param)
 
 
