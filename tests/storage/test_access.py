@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import ConflictError, NotFoundError, StokerError, UsageError
-from stoker.storage import Storage
+from stoker.storage.access import Storage
 from stoker.storage.draft import Draft
 
 BIG = bytes(range(256)) * 40_000  # ten megabytes

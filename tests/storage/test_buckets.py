@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import StokerError, UsageError
-from stoker.storage import Place, Storage
-from stoker.storage.buckets import ANONYMOUS
+from stoker.storage.access import Storage
+from stoker.storage.credentials import ANONYMOUS
+from stoker.storage.place import Place
 
 
 def storage_of(home: Path, table: str = "", **environment: str) -> Storage:
@@ -48,9 +49,9 @@ def test_bucket_is_googles_when_the_credentials_variable_is_set(tmp_path: Path) 
 
 
 def test_stokers_own_anonymous_credentials_are_none(tmp_path: Path) -> None:
-    storage = storage_of(tmp_path, GOOGLE_APPLICATION_CREDENTIALS=str(ANONYMOUS))
+    storage = storage_of(tmp_path, GOOGLE_APPLICATION_CREDENTIALS=ANONYMOUS)
 
-    assert ANONYMOUS.is_file()
+    assert Path(ANONYMOUS).is_file()
     assert storage.local_path("gs://b-1/x") == tmp_path / "buckets/b-1/x"
 
 

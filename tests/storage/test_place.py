@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import UsageError
-from stoker.storage import Place
+from stoker.storage.place import Place
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 
 from stoker.errors import NotFoundError, StokerError
 from stoker.gateway.server import Gateway
-from stoker.storage import Storage
+from stoker.storage.access import Storage
 from stoker.storage.remote import RemoteBucket
 from stoker.storage.settings import Target
 from tests.contracts.storage import LARGE, StorageContract

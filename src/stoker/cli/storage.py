@@ -14,7 +14,7 @@ from stoker.cli.parser import Arguments, Parser
 from stoker.errors import StokerError, UsageError
 
 if TYPE_CHECKING:
-    from stoker.storage import Listed, Progress, Storage
+    from stoker.storage.access import Listed, Progress, Storage
 
 _URL_HELP = "a path, file://, gs:// or s3://; * ** ? [a-z] {a,b} match keys"
 
@@ -177,14 +177,14 @@ def _json(command: Parser) -> None:
 
 def _storage() -> "Storage":
     from stoker.home import Home
-    from stoker.storage import Storage
+    from stoker.storage.access import Storage
 
     return Storage(Home.find().root)
 
 
 def _say_where(storage: "Storage", urls: Sequence[str]) -> None:
     """One line for each bucket that is in the home only because nobody said where it is."""
-    from stoker.storage import Place
+    from stoker.storage.place import Place
 
     said = set()
     for url in urls:

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stoker.gateway.http import listen
-from stoker.storage import Storage
-from stoker.storage.buckets import ANONYMOUS, CREDENTIALS
+from stoker.gateway.listening import listen, url_of
+from stoker.storage.credentials import ANONYMOUS, CREDENTIALS, has_credentials
 
 if TYPE_CHECKING:
     import subprocess
@@ -31,7 +30,7 @@ def variables(url: str) -> dict[str, str]:
         # google-cloud-storage, gcsfs and most others; with it, `storage.Client()` is anonymous by itself.
         EMULATOR: url,
         # Clients of before 2022 do not start without; newer ones ignore it beside the first.
-        CREDENTIALS: str(ANONYMOUS),
+        CREDENTIALS: ANONYMOUS,
         # Clients that ask for one without need would look for it at Google.
         "GOOGLE_CLOUD_PROJECT": "stoker",
         # google.auth would ask the metadata server of a Google machine, and wait for it.
@@ -45,7 +44,13 @@ def variables(url: str) -> dict[str, str]:
 def is_needed(home: Path, environment: Mapping[str, str] | None = None) -> bool:
     """Whether Google's clients in a run must be led to a gateway: not if all `gs://` is Google's, or theirs is set."""
     given = os.environ if environment is None else environment
-    return not given.get(EMULATOR) and Storage(home, environment=given).buckets.needs_gateway()
+    if given.get(EMULATOR):
+        return False
+    if not (home / "config.toml").exists():
+        return not has_credentials(given)
+    from stoker.storage.access import Storage  # noqa: PLC0415  only homes with settings pay for it
+
+    return Storage(home, environment=given).buckets.needs_gateway()
 
 
 class Doorway:
@@ -57,7 +62,7 @@ class Doorway:
     def __init__(self, home: Path) -> None:
         self._home = home
         self._listening = listen()
-        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        self.url = url_of(self._listening)
         self._process: subprocess.Popen[bytes] | None = None
         self._is_closed = False
         self._lock = threading.Lock()

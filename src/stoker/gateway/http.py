@@ -115,15 +115,6 @@ class HttpServer(socketserver.ThreadingTCPServer):
         logger.exception("connection from %s failed", client_address)
 
 
-def listen(port: int = 0) -> socket.socket:
-    """A socket on loopback. The backlog is deep: clients open dozens of connections at once."""
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listening.bind(("127.0.0.1", port))
-    listening.listen(512)
-    return listening
-
-
 class _Connection(socketserver.StreamRequestHandler):
     rbufsize = 256 * 1024
     disable_nagle_algorithm = True

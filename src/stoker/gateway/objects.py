@@ -181,7 +181,7 @@ def _concatenated(
             with bucket.root.open(name) as file:
                 while data := file.read(CHUNK_BYTES):
                     draft.write(data)
-        return root.commit(key, draft, attributes=attributes, check=check)
+        return root.with_checksums(root.commit(key, draft, attributes=attributes, check=check))
     except BaseException:
         draft.discard()
         raise

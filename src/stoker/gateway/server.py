@@ -6,11 +6,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from stoker.gateway.http import HttpServer, listen
+from stoker.gateway.http import HttpServer
+from stoker.gateway.listening import listen, url_of
 from stoker.gateway.peers import can_tell, is_same_user
 from stoker.gateway.service import Service
-from stoker.storage import Place, Storage
+from stoker.storage.access import Storage
 from stoker.storage.bucket import BucketFolder
+from stoker.storage.place import Place
 
 
 class Gateway:
@@ -21,7 +23,7 @@ class Gateway:
         _sweep(storage)
         self._service = Service(storage)
         listening = listening or listen(port)
-        self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        self.url = url_of(listening)
         admits = is_same_user if can_tell() else _anybody
         self._server = HttpServer(listening, self._service.answer, admits=admits)
         threading.Thread(target=self._server.serve_forever, name="gateway", daemon=True).start()

@@ -10,7 +10,7 @@ from stoker.gateway.resources import json_response, object_resource
 from stoker.gateway.shelf import Shelf, unquoted
 from stoker.gateway.uploads import Uploads
 from stoker.gateway.xml import XmlApi
-from stoker.storage import Storage
+from stoker.storage.access import Storage
 
 logger = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ from typing import BinaryIO
 from urllib.parse import unquote
 
 from stoker.gateway.errors import ApiError, no_object
-from stoker.storage import Place, Storage
+from stoker.storage.access import Storage
 from stoker.storage.files import from_stat
-from stoker.storage.place import is_bucket
+from stoker.storage.place import Place, is_bucket
 from stoker.storage.root import Root, StoredObject
 
 

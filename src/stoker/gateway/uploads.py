@@ -70,7 +70,7 @@ class Uploads:
             if session.made is None:
                 return Response(308, {"Range": f"bytes=0-{session.draft.size - 1}"} if session.draft.size else {})
         self._tidy()
-        return json_response(object_resource(session.bucket.name, session.made, request.base_url))
+        return _told(request, session.bucket, session.made)
 
     def close(self) -> None:
         """Discard what is not finished: no client can come back to it."""
@@ -83,7 +83,7 @@ class Uploads:
         if "contentEncoding" in request.query:
             attributes["contentEncoding"] = request.query["contentEncoding"]
         made = store(bucket, key, request.body, attributes=attributes, request=request)
-        return json_response(object_resource(bucket.name, made, request.base_url))
+        return _told(request, bucket, made)
 
     def _multipart(self, request: Request, bucket: Bucket) -> Response:
         body = read_all(request.body, _MULTIPART_LIMIT)
@@ -102,7 +102,7 @@ class Uploads:
         except BaseException:
             draft.discard()
             raise
-        return json_response(object_resource(bucket.name, made, request.base_url))
+        return _told(request, bucket, made)
 
     def _begin(self, request: Request, bucket: Bucket) -> Response:
         given = read_json(request.body)
@@ -152,6 +152,11 @@ class Uploads:
         finished = [word for word, session in list(self._sessions.items()) if session.made is not None]
         for word in finished[:-_FINISHED_KEPT]:
             self._sessions.pop(word, None)
+
+
+def _told(request: Request, bucket: Bucket, made: StoredObject) -> Response:
+    """The new object's resource. Clients compare its checksums with theirs, so both must be in it."""
+    return json_response(object_resource(bucket.name, bucket.root.with_checksums(made), request.base_url))
 
 
 def store(bucket: Bucket, key: str, body: Body, *, attributes: Mapping[str, Any], request: Request) -> StoredObject:

@@ -27,7 +27,7 @@ from typing import Any, BinaryIO
 from urllib.parse import quote, unquote
 
 from stoker.errors import NotFoundError
-from stoker.storage.checksum import crc32c_of, md5_of
+from stoker.storage.checksum import crc32c_of, is_crc32c_fast, md5_of
 from stoker.storage.draft import Draft
 from stoker.storage.files import explained, from_stat, make_draft
 from stoker.storage.root import Check, Folder, StoredObject, no_check
@@ -63,7 +63,8 @@ class BucketFolder:
         with self.open(found.key) as file:
             crc32c = crc32c_of(file)
             file.seek(0)
-            summed = replace(found, md5=md5_of(file), crc32c=crc32c)
+            is_composed = "componentCount" in found.attributes
+            summed = replace(found, md5="" if is_composed else md5_of(file), crc32c=crc32c)
         with contextlib.suppress(OSError):  # the folder may be read-only: then they are computed each time
             self._write_sidecar(summed)
         return summed
@@ -98,7 +99,7 @@ class BucketFolder:
     ) -> StoredObject:
         kept = dict(attributes or {})
         md5 = "" if "componentCount" in kept else draft.md5
-        crc32c = draft.crc32c
+        crc32c = draft.crc32c if is_crc32c_fast() else ""  # then computed when somebody asks for it
         with explained(self._name(key)), self._locked():
             current = self.stat(key)
             check(current)

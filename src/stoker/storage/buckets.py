@@ -5,14 +5,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from stoker.storage.bucket import BucketFolder
+from stoker.storage.credentials import CREDENTIALS, has_credentials
 from stoker.storage.files import Files
 from stoker.storage.place import Place, is_bucket
 from stoker.storage.root import Root
 from stoker.storage.settings import StorageSettings, Target
-
-CREDENTIALS = "GOOGLE_APPLICATION_CREDENTIALS"
-# Credentials that are none, for clients that will not start without: a token that never needs to be refreshed.
-ANONYMOUS = Path(__file__).with_name("stoker-anonymous.json")
 
 
 class Buckets:
@@ -95,11 +92,7 @@ class Buckets:
         target = self._settings.buckets.get(f"{scheme}://*")
         if target is not None:
             return Path(target.path) if target.scheme == "file" else None
-        return self._home / "buckets" if scheme == "gs" and not self._has_credentials() else None
+        return self._home / "buckets" if scheme == "gs" and not has_credentials(self._environment) else None
 
     def _is_set(self, place: Place) -> bool:
         return self._settings.find(place.scheme, place.bucket) is not None
-
-    def _has_credentials(self) -> bool:
-        given = self._environment.get(CREDENTIALS)
-        return bool(given) and Path(given or "").name != ANONYMOUS.name
