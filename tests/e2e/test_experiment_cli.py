@@ -167,3 +167,26 @@ def test_a_search_without_its_metric_says_what_was_reported(project: Path) -> No
     assert waited.code == 1
     assert "no trial reported 'accuracy'" in waited.err
     assert "they reported: validation_loss" in done("experiment", "describe", "grid_search_1").out
+
+
+def test_the_older_dialect_needs_neither_name_nor_metric(project: Path, client: Client) -> None:
+    (project / "old.yaml").write_text(
+        "entrypoint_script: python3 train.py\n"
+        "hyperparameters:\n"
+        "    learning_rate: 0.1\n"
+        "    global_batch_size: {type: categorical, vals: [16, 32, 64]}\n"
+        'searcher: {name: "grid", max_length: {epochs: 20}}\n'
+    )
+
+    created = done("experiment", "create", "old.yaml", ".", cwd=project)
+
+    assert created.out == "project_1\n"
+    done("experiment", "wait", "project_1")
+    sizes = [trial.hparams["global_batch_size"] for trial in client.trials("project_1").trials]
+    assert sizes == [64, 32, 16]
+    described = done("experiment", "describe", "project_1").out
+    assert "search:         grid\ntrials:         3 of at most 3: 3 completed\n" in described
+    assert "Best" not in described
+    listed = done("experiment", "trials", "project_1").out.splitlines()
+    assert listed[0].split() == ["TRIAL", "STATE", "global_batch_size"]
+    assert "no trial is better" in stoker("experiment", "best", "project_1").err
