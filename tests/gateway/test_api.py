@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from stoker.errors import NotFoundError, StokerError
+from stoker.gateway.errors import from_stoker
 from stoker.gateway.server import Gateway
+from stoker.storage.root import DeniedError
 from tests.gateway.conftest import Answer, Caller
 
 UPLOAD = "/upload/storage/v1/b/bucket/o"
@@ -227,6 +230,23 @@ def test_resumable_upload_checks_again_when_it_is_complete(call: Caller) -> None
 
     assert call("PUT", place, b"too late").status == 412
     assert call("GET", f"{OBJECTS}/data?alt=media").body == b"somebody was faster"
+
+
+def test_refused_upload_leaves_nothing(call: Caller, home: Path) -> None:
+    place = begin(call, "data", {"crc32c": "AAAAAA=="})
+
+    assert call("PUT", place, b"123456789").status == 400
+    assert call("PUT", place, b"123456789").status == 404
+    assert list((home / "buckets/bucket/.stoker/partial").iterdir()) == []
+
+
+def test_attributes_cannot_break_into_headers(call: Caller) -> None:
+    begun = begin(call, "data", {"contentType": "text/x\r\nX-Evil: yes", "contentDisposition": "a\nb"})
+    call("PUT", begun, b"x")
+
+    answer = call("GET", f"{OBJECTS}/data?alt=media")
+
+    assert (answer.body, "x-evil" in answer.headers) == (b"x", False)
 
 
 def test_attributes_are_patched_and_replaced(call: Caller) -> None:
@@ -467,3 +487,10 @@ def test_download_is_of_one_generation_while_the_object_is_replaced(gateway: Gat
         md5 = base64.b64encode(hashlib.md5(answer.body).digest()).decode()
         assert answer.headers["x-goog-hash"].endswith(f"md5={md5}")
     thread.join()
+
+
+def test_storage_that_refuses_or_fails_is_not_asked_again_for_minutes() -> None:
+    """Google's clients repeat a 500 until their deadline."""
+    assert from_stoker(DeniedError("gs://bucket/x: permission denied")).status == 403
+    assert from_stoker(StokerError("gs://bucket/x: No space left on device.")).status == 507
+    assert from_stoker(NotFoundError("gs://bucket: its folder is not there")).status == 404

@@ -1,6 +1,8 @@
 """Every place by its URL: reading, listing, copying, removing."""
 
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -343,3 +345,48 @@ def test_whole_machine_is_not_removed(storage: Storage, tmp_path: Path, monkeypa
     with pytest.raises(UsageError, match="all you have"):
         storage.remove(tmp_path, recursive=True)
     assert (tmp_path / "precious").exists()
+
+
+@pytest.mark.slow
+def test_killed_copy_leaves_nothing_under_the_name_and_is_taken_up_again(storage: Storage, tmp_path: Path) -> None:
+    (tmp_path / "big").write_bytes(BIG * 10)
+    code = (
+        "import sys, pathlib; from stoker.storage import Storage\n"
+        "storage = Storage(pathlib.Path(sys.argv[1]), environment={})\n"
+        "def say(done, total):\n"
+        "    print(done, flush=True); sys.stdin.readline()\n"
+        "storage.copy(sys.argv[2], 'gs://bucket/big', progress=say)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "home"), str(tmp_path / "big")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        while int(process.stdout.readline()) < len(BIG):
+            process.stdin.write("\n")
+            process.stdin.flush()
+        process.kill()
+    assert not storage.exists("gs://bucket/big")
+
+    first: list[int] = []
+    storage.copy(tmp_path / "big", "gs://bucket/big", progress=lambda done, total: first.append(done))
+
+    assert len(BIG) <= first[0] < len(BIG) * 2
+    assert read(storage, "gs://bucket/big") == BIG * 10
+    assert partials(tmp_path) == []
+
+
+def test_listing_goes_on_while_objects_are_removed(storage: Storage) -> None:
+    for n in range(300):
+        write(storage, f"gs://bucket/{n:03}")
+    done = threading.Event()
+
+    def remove() -> None:
+        storage.remove("gs://bucket/*", recursive=True)
+        done.set()
+
+    thread = threading.Thread(target=remove)
+    thread.start()
+    while not done.is_set():
+        assert len(urls(storage, "gs://bucket", recursive=True)) <= 300
+    thread.join()
+    assert urls(storage, "gs://bucket") == []

@@ -9,7 +9,7 @@ import pytest
 
 from stoker.errors import NotFoundError, StokerError
 from stoker.storage.bucket import BucketFolder
-from stoker.storage.files import Files
+from stoker.storage.files import Files, explained
 from stoker.storage.root import PreconditionError, StoredObject
 from tests.contracts.storage import StorageContract, keys, put, read
 
@@ -228,3 +228,14 @@ def test_stale_drafts_are_swept_and_fresh_ones_kept(root: BucketFolder) -> None:
     assert fresh.path.exists()
     stale.close()
     fresh.discard()
+
+
+def test_complaints_of_the_system_name_the_place() -> None:
+    for error, expected in (
+        (PermissionError(13, "denied", "/data/x"), "gs://bucket/x: permission denied to user .* \\(/data/x\\)"),
+        (OSError(28, "No space left on device"), "gs://bucket/x: No space left on device. Make room"),
+        (OSError(30, "Read-only file system"), "gs://bucket/x: Read-only file system"),
+        (FileNotFoundError(2, "none"), "gs://bucket/x: not there"),
+    ):
+        with pytest.raises(StokerError, match=expected), explained("gs://bucket/x"):
+            raise error

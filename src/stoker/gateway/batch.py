@@ -35,7 +35,7 @@ def _nested(part: Part, request: Request) -> Request:
     if len(words) not in (2, 3):
         raise ApiError(400, f"A part of the batch is no request: {line!r}.")
     path, query = split_target(words[1])
-    if path.startswith(("/upload/", "/download/", "/batch")) or query.get("alt") == "media":
+    if not path.startswith("/storage/v1/") or query.get("alt") == "media" or "uploadType" in query:
         raise ApiError(400, "Uploads, downloads and batches cannot be part of a batch.")
     headers = {**parse_headers(rest), "host": request.headers.get("host", "")}
     return Request(words[0].upper(), path, query, headers, io.BytesIO(body))

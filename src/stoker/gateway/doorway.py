@@ -111,7 +111,17 @@ def start(home: Path, listening: socket.socket) -> "subprocess.Popen[bytes]":
 
     environment = {name: value for name, value in os.environ.items() if name != EMULATOR}
     descriptor = listening.fileno()
-    command = [sys.executable, "-m", "stoker.gateway", "--home", str(home), "--fd", str(descriptor), "--until-eof"]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "stoker.gateway",
+        "--home",
+        str(home),
+        "--fd",
+        str(descriptor),
+        "--until-eof",
+    ]
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=[descriptor], env=environment
     )

@@ -180,7 +180,7 @@ class _Connection(socketserver.StreamRequestHandler):
 
     def _send(self, response: Response, method: str, *, keep: bool) -> None:
         length = response.length if response.file else len(response.body)
-        lines = [response.status_line, *(f"{name}: {value}" for name, value in response.headers.items())]
+        lines = [response.status_line, *(_header(name, value) for name, value in response.headers.items())]
         if response.status not in (204, 304):
             lines.append(f"Content-Length: {length}")
         if not keep:
@@ -205,6 +205,11 @@ class _Connection(socketserver.StreamRequestHandler):
             return
         if self.connection.sendfile(file, start, length) != length:
             raise ConnectionError("The file became shorter while it was sent.")
+
+
+def _header(name: str, value: str) -> str:
+    """On one line, whatever an object's attributes hold."""
+    return f"{name}: {value}".replace("\r", " ").replace("\n", " ")
 
 
 class _SocketBody:

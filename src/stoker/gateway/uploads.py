@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
+from stoker.errors import StokerError
 from stoker.gateway.conditions import check_of
 from stoker.gateway.errors import ApiError
 from stoker.gateway.http import Body, Request, Response
@@ -18,7 +19,7 @@ from stoker.storage.checksum import CHUNK_BYTES
 from stoker.storage.draft import Draft
 from stoker.storage.root import Check, StoredObject
 
-_MULTIPART_LIMIT = 1 << 30
+_MULTIPART_LIMIT = 256 << 20  # held in memory; clients send more as resumable uploads
 _RANGE = re.compile(r"bytes (?:(\d+)-(\d+|\*)|\*)/(\d+|\*)")
 _FINISHED_KEPT = 1000  # answers to a client that asks again whether its upload has arrived
 
@@ -136,12 +137,16 @@ class Uploads:
             total = session.draft.size
         if total is None or session.draft.size < total:
             return
-        if session.draft.size > total:
-            raise ApiError(400, f"{session.draft.size} bytes came for an upload of {total}.")
-        verify(session.draft, {**session.expected, **hashes(request)})
-        session.made = session.bucket.root.commit(
-            session.key, session.draft, attributes=session.attributes, check=session.check
-        )
+        try:
+            if session.draft.size > total:
+                raise ApiError(400, f"{session.draft.size} bytes came for an upload of {total}.")
+            verify(session.draft, {**session.expected, **hashes(request)})
+            session.made = session.bucket.root.commit(
+                session.key, session.draft, attributes=session.attributes, check=session.check
+            )
+        except (ApiError, StokerError):
+            self._forget(request.query["upload_id"], session)  # the same bytes would be refused again
+            raise
 
     def _forget(self, word: str, session: Session) -> None:
         self._sessions.pop(word, None)

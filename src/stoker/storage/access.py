@@ -1,5 +1,6 @@
 """Every place by its URL: open, list, copy, remove, measure."""
 
+import contextlib
 import io
 import os
 import threading
@@ -112,7 +113,8 @@ class Storage:
         if place.scheme == "file" and place.key.rstrip("/") in ("", str(Path.home())):
             raise UsageError(f"{place}: not removed; that would be all you have.")
         for item in found:
-            root.remove(item.key)
+            with contextlib.suppress(NotFoundError):  # somebody else was faster
+                root.remove(item.key)
         if place.scheme == "file":
             _remove_empty_folders(place.key)
         return len(found)

@@ -74,8 +74,8 @@ class BucketFolder:
         walk = Walk(prefix=prefix, after=after, folders=folders, hidden=HIDDEN)
         last = ""
         with explained(self._name(prefix)):
-            files = ((key, entry.stat() if entry else None) for key, entry in walk.files(self._root))
-            for key, found in heapq.merge(files, self._odd(prefix, folders=folders, after=after), key=_first):
+            odd = self._odd(prefix, folders=folders, after=after)
+            for key, found in heapq.merge(walk.files(self._root), odd, key=_first):
                 if key != last:
                     yield Folder(key) if found is None else self._described(from_stat(key, found))
                 last = key
@@ -238,16 +238,16 @@ class BucketFolder:
     def _odd(self, prefix: str, *, folders: bool, after: str) -> Iterator[tuple[str, os.stat_result | None]]:
         """Of the odd keys, those that a listing shows."""
         found: dict[str, os.stat_result | None] = {}
-        for name, entry in Walk().files(f"{self._root}/{HIDDEN}/odd"):
+        for name, kept in Walk().files(f"{self._root}/{HIDDEN}/odd"):
             key = unquote("".join(piece[1:].removesuffix("+") for piece in name.split("/")), errors="surrogateescape")
-            if entry is None or not key.startswith(prefix):
+            if not key.startswith(prefix):
                 continue
             head, slash, _ = key[len(prefix) :].partition("/")
             folder = prefix + head + slash
             if folders and slash:
                 found[folder] = None
             else:
-                found[key] = entry.stat()
+                found[key] = kept
         yield from sorted((item for item in found.items() if item[0] > after), key=_first)
 
     def _sidecar(self, described: StoredObject) -> Path:

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from stoker.errors import NotFoundError, StokerError
 from stoker.storage.checksum import crc32c_of, is_crc32c_fast, md5_of
 from stoker.storage.draft import Draft
-from stoker.storage.root import Check, Folder, StoredObject, no_check
+from stoker.storage.root import Check, DeniedError, Folder, StoredObject, no_check
 from stoker.storage.tree import PARTIAL, Walk
 
 
@@ -38,8 +38,8 @@ class Files:
     def list(self, prefix: str = "", *, folders: bool = False, after: str = "") -> Iterator[StoredObject | Folder]:
         walk = Walk(prefix=prefix[1:], after=after[1:], folders=folders, keep_empty=True)
         with explained(prefix):
-            for key, entry in walk.files(""):
-                yield from_stat("/" + key, entry.stat()) if entry else Folder("/" + key)
+            for key, found in walk.files(""):
+                yield from_stat("/" + key, found) if found else Folder("/" + key)
 
     def open(self, key: str) -> BinaryIO:
         with explained(key):
@@ -107,7 +107,7 @@ def explained(place: str) -> Iterator[None]:
         raise NotFoundError(f"{place}: not there.") from error
     except PermissionError as error:
         who = f"user {os.getuid()}"
-        raise StokerError(f"{place}: permission denied to {who} ({error.filename or place}).") from error
+        raise DeniedError(f"{place}: permission denied to {who} ({error.filename or place}).") from error
     except OSError as error:
         hint = " Make room, or choose another place." if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
         raise StokerError(f"{place}: {error.strerror or error}.{hint}") from error

@@ -16,7 +16,7 @@ from stoker.errors import NotFoundError, StokerError, UsageError
 from stoker.storage.checksum import is_crc32c_fast, md5_from_hex
 from stoker.storage.draft import Draft
 from stoker.storage.files import make_draft
-from stoker.storage.root import Check, Folder, StoredObject, no_check
+from stoker.storage.root import Check, DeniedError, Folder, StoredObject, no_check
 from stoker.storage.settings import Target
 
 _GCS_FIELDS = ("contentType", "contentEncoding", "contentDisposition", "contentLanguage", "cacheControl", "customTime")
@@ -211,12 +211,13 @@ class RemoteBucket:
         except FileNotFoundError as error:
             raise NotFoundError(f"{url}: not there ({self.where()}).") from error
         except Exception as error:  # noqa: BLE001  gcsfs, s3fs, aiohttp, botocore and google.auth share no base class
-            raise StokerError(f"{url}: {self._in_words(error)}") from error
+            said = _one_line(str(error))
+            if isinstance(error, PermissionError) or re.search(r"Forbidden|Unauthorized|Access ?Denied", said):
+                hint = self._credentials_hint()
+                raise DeniedError(f"{url}: permission denied by {self.where()} ({said}). {hint}") from error
+            raise StokerError(f"{url}: {self._in_words(type(error).__name__, said)}") from error
 
-    def _in_words(self, error: Exception) -> str:
-        kind, said = type(error).__name__, _one_line(str(error))
-        if isinstance(error, PermissionError) or re.search("Forbidden|Unauthorized|AccessDenied|Access Denied", said):
-            return f"permission denied by {self.where()} ({said}). {self._credentials_hint()}"
+    def _in_words(self, kind: str, said: str) -> str:
         if re.search("Credential|RefreshError|TransportError|InvalidAccessKey|SignatureDoesNotMatch", kind + said):
             return f"no valid credentials for {self.where()} ({said}). {self._credentials_hint()}"
         if re.search("Connect|Timeout|NameResolution|Cannot reach", kind):

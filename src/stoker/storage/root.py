@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from stoker.errors import ConflictError
+from stoker.errors import ConflictError, StokerError
 from stoker.storage.draft import Draft
 
 
@@ -29,6 +29,12 @@ class Folder:
     """What a listing with a delimiter shows for all objects that begin so; ends with the delimiter."""
 
     key: str
+
+
+class DeniedError(StokerError):
+    """The storage is there, and will not let us."""
+
+    http_status = 403
 
 
 class PreconditionError(ConflictError):

@@ -24,25 +24,25 @@ class Walk:
     hidden: str = ""
     keep_empty: bool = False
 
-    def files(self, root: str) -> Iterator[tuple[str, Entry | None]]:
-        """(key, file), and (key/, None) for a folder, in the order of the keys."""
+    def files(self, root: str) -> Iterator[tuple[str, os.stat_result | None]]:
+        """(key, what is known of the file), and (key/, None) for a folder, in the order of the keys."""
         start, slash, _ = self.prefix.rpartition("/")
         if slash and any(part in ("", ".", "..") for part in start.split("/")):
             return  # no file has such a key; and `..` must not lead out of the root
         yield from self._below(f"{root}/{start}", start + slash, ())
 
-    def _below(self, folder: str, at: str, links: Links) -> Iterator[tuple[str, Entry | None]]:
+    def _below(self, folder: str, at: str, links: Links) -> Iterator[tuple[str, os.stat_result | None]]:
         for name, entry in _sorted_entries(folder):
             key = at + name
             if name.startswith(PARTIAL) or not key.startswith(self.prefix) or (not at and name == self.hidden + "/"):
                 continue
             if not name.endswith("/"):
-                if key > self.after:
-                    yield key, entry
+                if key > self.after and (found := _stat(entry)) is not None:
+                    yield key, found
             elif (key > self.after or (self.after.startswith(key) and not self.folders)) and _is_new(entry, links):
                 yield from self._folder(entry, key, (*links, _identity(entry)) if entry.is_symlink() else links)
 
-    def _folder(self, entry: Entry, key: str, links: Links) -> Iterator[tuple[str, Entry | None]]:
+    def _folder(self, entry: Entry, key: str, links: Links) -> Iterator[tuple[str, os.stat_result | None]]:
         if not self.folders:
             yield from self._below(entry.path, key, links)
         elif self.keep_empty or next(Walk(prefix=key)._below(entry.path, key, links), None):
@@ -63,11 +63,19 @@ def _name(item: tuple[str, Entry]) -> str:
     return item[0]
 
 
+def _stat(entry: Entry) -> os.stat_result | None:
+    """None when it was removed since the folder was read."""
+    try:
+        return entry.stat()
+    except FileNotFoundError:
+        return None
+
+
 def _is_new(entry: Entry, links: Links) -> bool:
-    """False for a link that leads back to where the walk has come from."""
-    return not entry.is_symlink() or _identity(entry) not in links
+    """False for a link that leads back to where the walk has come from, or nowhere."""
+    return not entry.is_symlink() or _identity(entry) not in (*links, (0, 0))
 
 
 def _identity(entry: Entry) -> tuple[int, int]:
-    found = entry.stat()
-    return found.st_dev, found.st_ino
+    found = _stat(entry)
+    return (found.st_dev, found.st_ino) if found else (0, 0)
