@@ -28,7 +28,7 @@ def recorded_server(replies: Mapping[str, Reply]) -> Iterator[Recorded]:
     class Answer(BaseHTTPRequestHandler):  # HTTP/1.0: no connection is kept, so a client that leaves has none open
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = self._body()
             question = f"{self.command} {unquote(parts.path).removeprefix('/api/v1')}"
             recorded.asked.append((question, json.loads(body) if body.startswith(b"{") else None))
             found = recorded.replies.get(question)
@@ -37,6 +37,17 @@ def recorded_server(replies: Mapping[str, Reply]) -> Iterator[Recorded]:
             self._send(404 if found is None else 200, {"error": f"No {question}."} if found is None else found)
 
         do_POST = do_PATCH = do_PUT = do_HEAD = do_GET  # noqa: N815  http.server's names
+
+        def _body(self) -> bytes:
+            """All of it: one who is answered before he has sent everything may find a broken pipe."""
+            if self.headers.get("Transfer-Encoding") != "chunked":
+                return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            found = b""
+            while size := int(self.rfile.readline(), 16):
+                found += self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+            return found
 
         def _send(self, status: int, value: Any) -> None:
             data = json.dumps(value).encode()
