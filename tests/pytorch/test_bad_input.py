@@ -204,6 +204,22 @@ def test_horovod_s_arguments_and_aggregation_without_zeroing() -> None:
         context.step_optimizer(optimizer, auto_zero_grads=False)
 
 
+def test_a_model_that_was_not_wrapped(caplog: pytest.LogCaptureFixture) -> None:
+    class Unwrapped(pytorch.PyTorchTrial):
+        def __init__(self, context: Any) -> None:
+            self.model = nn.Linear(1, 1)
+
+        def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
+            return self.model(batch).mean()
+
+    with caplog.at_level(logging.WARNING):
+        fit(Unwrapped, training_data=pytorch.DataLoader(Numbers(3)))
+
+    assert [record.message for record in caplog.records] == [
+        "no model was wrapped with context.wrap_model: checkpoints will hold no weights"
+    ]
+
+
 def test_a_nan_loss_is_reported_with_its_batch(caplog: pytest.LogCaptureFixture) -> None:
     losses = returning(lambda n: {"loss": torch.tensor(math.nan if n == 5 else 1.0)})
 

@@ -131,6 +131,24 @@ def test_lr_finder_finds_where_the_loss_falls() -> None:
     assert checkpoint_steps(trial.context.run.run_dir)[-1] == len(trial.weights)
 
 
+def test_callbacks_leave_the_optimizer_when_training_ends_and_training_can_go_on() -> None:
+    context = pytorch.init(hparams={"lr": 0.1})
+    trial = context.build_trial(OneVar)
+    for _ in range(2):
+        trial.callbacks = {
+            "ema": EMA(trial.context),
+            "norm": GradientNormMonitor(trial.context),
+            "finder": LRFinder(trial.context),
+        }
+        trial.context.set_stop_requested(True)
+        context.fit(trial, max_length=Batch(3))
+
+    assert len(trial.weights) == 2
+    assert not trial.opt._optimizer_step_pre_hooks
+    assert not trial.opt._optimizer_step_post_hooks
+    assert not trial.context.get_stop_requested()
+
+
 def test_what_hooks_add_to_metrics_is_reported_and_returned() -> None:
     class Adding(pytorch.PyTorchCallback):
         def on_training_workload_end(self, avg_metrics: Any, batch_metrics: Any) -> None:

@@ -49,14 +49,16 @@ def test_our_files_are_read_by_the_safetensors_library_and_theirs_by_us(tmp_path
         assert all(same(read[name], tensors[name]) for name in tensors)
 
 
-def test_a_tensor_read_can_be_changed_without_changing_the_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_tensor_read_can_be_changed_without_changing_the_file(mapped: bool, tmp_path: Path) -> None:
     write_tensors(tmp_path / "file", {"a": torch.zeros(100)})
 
-    read_tensors(tmp_path / "file")["a"].fill_(1)
+    read_tensors(tmp_path / "file", mapped=mapped)["a"].fill_(1)
 
     assert read_tensors(tmp_path / "file")["a"].sum() == 0
 
 
+@pytest.mark.parametrize("mapped", [False, True])
 @pytest.mark.parametrize(
     "damage",
     [
@@ -69,14 +71,14 @@ def test_a_tensor_read_can_be_changed_without_changing_the_file(tmp_path: Path) 
         lambda data: data.replace(b'"shape":[10]', b'"shape":[99]'),
     ],
 )
-def test_a_damaged_file_is_refused(damage: Any, tmp_path: Path) -> None:
+def test_a_damaged_file_is_refused(damage: Any, mapped: bool, tmp_path: Path) -> None:
     path = tmp_path / "file"
     write_tensors(path, {"a": torch.zeros(10)})
 
     path.write_bytes(damage(path.read_bytes()))
 
     with pytest.raises(StokerError, match="not a safetensors file|damaged"):
-        read_tensors(path)
+        read_tensors(path, mapped=mapped)
 
 
 def test_any_plain_state_survives_the_trip_through_json() -> None:

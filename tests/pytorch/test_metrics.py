@@ -41,6 +41,18 @@ def test_metrics_that_are_not_scalars_are_averaged_element_by_element() -> None:
     assert value.tolist() == [4.0, 2.0]
 
 
+def test_what_has_no_weight_counts_for_nothing_even_if_there_is_nothing_else_on_a_rank() -> None:
+    empty_rank = reduce_values(Reducer.AVG, [(9.0, 0)])
+
+    assert reduce_values(Reducer.AVG, [(9.0, 0), (1.0, 2)]) == (1.0, 2)
+    assert reduce_values(Reducer.AVG, [empty_rank, (1.0, 2)]) == (1.0, 2)
+
+
+def test_shapes_that_change_are_told() -> None:
+    with pytest.raises(UsageError, match=r"Metric 'per_sample' has values of shapes \(1,\), \(2,\)"):
+        reduce_values(Reducer.AVG, [(torch.ones(2), 2), (torch.ones(1), 1)], "per_sample")
+
+
 def test_a_window_gives_back_what_was_added_whatever_it_was() -> None:
     window = MetricWindow("train_batch")
     for n in range(3000):  # more than are packed at once

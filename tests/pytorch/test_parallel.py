@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from stoker import pytorch
-from stoker.errors import UsageError
+from stoker.errors import StokerError, UsageError
 from stoker.pytorch import Batch, Epoch
 from stoker.pytorch.stops import StopVote
 from tests.pytorch.ranks import run_ranks
@@ -160,6 +160,57 @@ def stop_one_rank() -> dict[str, Any]:
         context.fit(trial, data(6), max_length=Batch(10_000), progress=False)
         step = trial.context.current_train_batch() + 1
     return {"step": step, "checkpoints": [event["step"] for event in events(context.run.run_dir, "checkpoint")]}
+
+
+def test_an_error_on_one_rank_ends_the_others(tmp_path: Path) -> None:
+    of_rank_0, of_rank_1 = run_ranks(fail_on_rank_1, 2, tmp_path)
+
+    assert of_rank_1 == "ValueError: mine"
+    assert "closed by peer" in of_rank_0 or "reset by peer" in of_rank_0
+
+
+def fail_on_rank_1() -> str:
+    class Failing(Trial):
+        def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
+            if batch_idx == 2 and self.context.distributed.rank == 1:
+                raise ValueError("mine")
+            return super().train_batch(batch, epoch_idx, batch_idx)
+
+    try:
+        with pytorch.init() as context:
+            context.fit(context.build_trial(Failing), data(6), max_length=Batch(100), progress=False)
+    except (ValueError, RuntimeError) as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+
+
+def test_a_nan_on_one_rank_ends_all_with_the_same_words(tmp_path: Path) -> None:
+    first, second = run_ranks(nan_on_rank_1, 2, tmp_path)
+
+    assert first == second
+    assert "loss is nan at batch 2 (epoch 1)" in first
+
+
+def nan_on_rank_1() -> str:
+    class Failing(Trial):
+        def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
+            metrics = super().train_batch(batch, epoch_idx, batch_idx)
+            wrong = batch_idx == 2 and self.context.distributed.rank == 1
+            return {"loss": metrics["loss"] * float("nan") if wrong else metrics["loss"]}
+
+    context = pytorch.init()
+    try:
+        context.fit(
+            context.build_trial(Failing),
+            data(6),
+            max_length=Batch(100),
+            reporting_period=Batch(4),
+            stop_on_nan=True,
+            progress=False,
+        )
+    except StokerError as error:
+        return str(error)
+    return "no error"
 
 
 def test_a_model_with_parts_that_get_no_gradient_needs_to_say_so(tmp_path: Path) -> None:

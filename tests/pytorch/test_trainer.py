@@ -25,14 +25,24 @@ def run_of(trial: Any) -> str:
     return str(trial.context.run.run_dir)
 
 
-def test_the_loop_calls_train_batch_within_five_frames() -> None:
+def test_the_loop_calls_train_batch_within_three_frames() -> None:
     class Deep(Watched):
         def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
             names = [frame.function for frame in inspect.stack()]
             self.depth = names.index("fit")
             return super().train_batch(batch, epoch_idx, batch_idx)
 
-    assert fit(Deep).depth <= 5
+    assert fit(Deep).depth <= 3
+
+
+def test_a_trial_built_by_the_context_can_be_given_to_a_trainer_too() -> None:
+    context = pytorch.init()
+    trial = context.build_trial(OneVar)
+
+    pytorch.Trainer(trial, context).fit(max_length=Batch(2))
+
+    (event,) = events(context.run.run_dir, "checkpoint")
+    assert pytorch.load_trial_from_checkpoint_path(event["path"]).model.weight.item() == trial.weights[-1]
 
 
 def test_a_bare_length_gives_one_validation_one_checkpoint_and_one_report() -> None:

@@ -53,7 +53,7 @@ def read_models(path: "str | os.PathLike[str]") -> list[dict[str, Any]]:
     """The weights alone, one state_dict a model."""
     folder = Path(path)
     return [
-        {**read_tensors(folder / _model_file(index)), **unflatten(Flat(skeleton=plain))}
+        {**read_tensors(folder / _model_file(index), mapped=True), **unflatten(Flat(skeleton=plain))}
         for index, plain in enumerate(read_description(folder)["models"])
     ]
 

@@ -96,7 +96,7 @@ class TrainerContext(PyTorchTrialContext):
         """
         settings.setdefault("validation_period", min_validation_period)
         settings.setdefault("checkpoint_period", min_checkpoint_period)
-        trainer = Trainer(trial, self._context_of(trial))
+        trainer = Trainer(trial, self)
         try:
             return trainer.fit(training_data=training_data, validation_data=validation_data, **settings)
         except InvalidHP as error:
@@ -106,7 +106,7 @@ class TrainerContext(PyTorchTrialContext):
 
     def predict(self, trial: PyTorchTrial, data: Any, **settings: Any) -> Any:
         """What the trial says about each sample, in the data's order; `inference.predict` has the settings."""
-        return predict(trial, data, context=self._context_of(trial), **settings)
+        return predict(trial, data, context=self.context_of(trial), **settings)
 
     def load_checkpoint_trial(
         self,
@@ -135,7 +135,9 @@ class TrainerContext(PyTorchTrialContext):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
+        if error is None or isinstance(error, InvalidHP | SystemExit):
+            self.close()
+        # After an error the other ranks may be waiting for this one, and NCCL would wait for them while it closes.
         if isinstance(error, InvalidHP):
             self._end_politely(error)
 
@@ -147,7 +149,7 @@ class TrainerContext(PyTorchTrialContext):
     def _new_context(self) -> PyTorchTrialContext:
         return PyTorchTrialContext(self.run, self.distributed, self.settings, self.resuming)
 
-    def _context_of(self, trial: PyTorchTrial) -> PyTorchTrialContext:
+    def context_of(self, trial: PyTorchTrial) -> PyTorchTrialContext:
         """The one it was built with: `MyTrial(context)` was given this one."""
         return next((context for known, context in self._contexts if known is trial), self)
 

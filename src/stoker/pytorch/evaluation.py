@@ -79,7 +79,7 @@ class Evaluation:
         for name, reducer in reducers.items():
             weights = [1] * len(samples) if reducer is Reducer.MEAN_OF_BATCHES else samples
             values = [(output[name], weight) for output, weight in zip(outputs, weights, strict=True)]
-            mine[name] = reduce_values(reducer, values)
+            mine[name] = reduce_values(reducer, values, name)
         ranks = self._context.distributed.allgather((mine, reducers))
         found = [rank for rank in ranks if rank[0]]  # a rank may have had no batch at all
         if not found:

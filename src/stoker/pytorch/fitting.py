@@ -116,7 +116,7 @@ class Fitting:
         by_batch, samples = self._window.read(), self._window.samples
         self._window.clear()
         mine = {
-            name: reduce_values(Reducer.AVG, [(row[name], n) for row, n in zip(by_batch, samples, strict=True)])
+            name: reduce_values(Reducer.AVG, [(row[name], n) for row, n in zip(by_batch, samples, strict=True)], name)
             for name in by_batch[0]
         }
         ranks = context.distributed.allgather((mine, self._bad_loss(by_batch)))
@@ -157,7 +157,8 @@ class Fitting:
             standing.best = score
         standing.validated_at = standing.step
         standing.score = score
-        # Without a metric to compare by, every checkpoint might be the best.
+        if score is None and plan.checkpoint_policy == "best" and self.reporter is not None:
+            logger.warning("which metric is best? Pass fit(metric=…); until then every validation is saved")
         self._save_wanted = plan.checkpoint_policy == "all" or (
             plan.checkpoint_policy == "best" and (better or score is None)
         )
@@ -193,6 +194,7 @@ class Fitting:
 
     def leave_if_told(self) -> None:
         """After a stop: end the process if it was told to from outside, on all ranks alike."""
+        self.context.set_stop_requested(False)  # it was obeyed; another fit may follow
         if any(self.context.distributed.allgather(self.signals.asked)):
             self.signals.leave(self.standing.step, self.saved_path)
 
@@ -203,6 +205,8 @@ def open_fitting(
 ) -> Iterator[Fitting]:
     """Open data and outputs, put back the checkpoint, call the hooks up to on_training_start; and close it all."""
     check_trial(trial)
+    if not context.models:
+        logger.warning("no model was wrapped with context.wrap_model: checkpoints will hold no weights")
     checkpoint = None if plan.latest_checkpoint is None else read_checkpoint(plan.latest_checkpoint)
     continues = checkpoint is not None and checkpoint.description["trial_id"] == context.run.trial_id
     stream = _open_stream(context, training_data, checkpoint if continues else None)
@@ -220,6 +224,7 @@ def open_fitting(
         closing.enter_context(fitting.signals)
         if context.profiler is not None:
             closing.enter_context(context.profiler)
+            closing.callback(setattr, context, "profiler", None)  # it cannot be started twice
         _start(fitting, closing)
         if checkpoint is not None and continues:
             snapshot.put_back_rng(checkpoint, context)
@@ -280,7 +285,7 @@ def _translated_errors(fitting: Fitting) -> Iterator[None]:
     except InvalidHP:
         fitting.checkpoint()
         raise
-    except (torch.OutOfMemoryError, RuntimeError) as error:
+    except RuntimeError as error:
         if not _is_out_of_memory(error):
             raise
         batch = f"batch {fitting.standing.step}, of {fitting.samples} sample(s)"
@@ -291,4 +296,4 @@ def _translated_errors(fitting: Fitting) -> Iterator[None]:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    return isinstance(error, torch.cuda.OutOfMemoryError) or "can't allocate memory" in str(error)

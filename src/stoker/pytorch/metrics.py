@@ -29,9 +29,13 @@ class Reducer(Enum):
 Weighted = tuple[Any, float]
 
 
-def reduce_values(reducer: Reducer, values: Sequence[Weighted]) -> Weighted:
-    """Combine (value, weight) pairs into one such pair, so that ranks combine just as batches do."""
-    numbers = _stack([value for value, _ in values])
+def reduce_values(reducer: Reducer, values: Sequence[Weighted], name: str = "") -> Weighted:
+    """Combine (value, weight) pairs into one such pair, so that ranks combine just as batches do.
+
+    Weight 0 is a batch that a rank only repeats to keep the others company: it counts for nothing.
+    """
+    values = [pair for pair in values if pair[1]] or values
+    numbers = _stack([value for value, _ in values], name)
     weights = torch.tensor([weight for _, weight in values], dtype=torch.float64)
     total = float(weights.sum())
     match reducer:
@@ -46,10 +50,17 @@ def reduce_values(reducer: Reducer, values: Sequence[Weighted]) -> Weighted:
     return (result.item() if result.dim() == 0 else result), total
 
 
-def _stack(values: Sequence[Any]) -> torch.Tensor:
+def _stack(values: Sequence[Any], name: str) -> torch.Tensor:
     if all(isinstance(value, float) for value in values):
         return torch.tensor(values, dtype=torch.float64)
-    return torch.stack([torch.as_tensor(value, dtype=torch.float64) for value in values])
+    tensors = [torch.as_tensor(value, dtype=torch.float64) for value in values]
+    shapes = {tuple(tensor.shape) for tensor in tensors}
+    if len(shapes) > 1:
+        raise UsageError(
+            f"Metric {name!r} has values of shapes {', '.join(map(str, sorted(shapes)))}, which cannot be averaged."
+            " Return one number for a batch, or the same shape for every batch."
+        )
+    return torch.stack(tensors)
 
 
 class MetricWindow:

@@ -45,7 +45,7 @@ def shard(model: nn.Module, distributed: DistributedContext, precision: Precisio
         from torch.distributed.device_mesh import init_device_mesh  # noqa: PLC0415
         from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # noqa: PLC0415
     except ImportError as error:
-        raise UsageError(f"FSDP needs torch 2.6 or newer; this is {torch.__version__}. Use strategy='ddp'.") from error
+        raise UsageError(f"FSDP needs torch 2.7 or newer; this is {torch.__version__}. Use strategy='ddp'.") from error
     mesh = init_device_mesh(distributed.device.type, (distributed.size,))
     policy = MixedPrecisionPolicy()
     if precision is Precision.BF16:

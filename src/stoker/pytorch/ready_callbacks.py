@@ -1,7 +1,7 @@
 """Callbacks ready to use: early stopping, weight averaging, a learning-rate finder, and two monitors."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -66,13 +66,16 @@ class EMA(PyTorchCallback):
         self._context = context
         self._decay = decay
         self._average: list[torch.Tensor] = []
-        self._swapped = False
+        self._hooks: list[Any] = []
 
     def on_training_start(self) -> None:
         if not self._average:
             self._average = [param.detach().clone() for param in self._params()]
         # After the last optimizer of a step: one update a step, also with several optimizers.
-        self._context.optimizers[-1].register_step_post_hook(lambda *_: self._update())
+        self._hooks = [self._context.optimizers[-1].register_step_post_hook(lambda *_: self._update())]
+
+    def on_trial_shutdown(self) -> None:
+        _remove(self._hooks)
 
     def on_validation_start(self) -> None:
         self._swap()
@@ -132,10 +135,13 @@ class GradientNormMonitor(PyTorchCallback):
     def __init__(self, context: PyTorchTrialContext) -> None:
         self._context = context
         self._norms: list[torch.Tensor] = []
+        self._hooks: list[Any] = []
 
     def on_training_start(self) -> None:
-        for optimizer in self._context.optimizers:
-            optimizer.register_step_pre_hook(lambda optimizer, *_: self._measure(optimizer))
+        self._hooks = _before_steps(self._context, self._measure)
+
+    def on_trial_shutdown(self) -> None:
+        _remove(self._hooks)
 
     def on_training_workload_end(self, avg_metrics: dict[str, Any], batch_metrics: list[dict[str, Any]]) -> None:
         if self._norms:
@@ -147,7 +153,7 @@ class GradientNormMonitor(PyTorchCallback):
         params = (param for group in optimizer.param_groups for param in group["params"])
         gradients = [param.grad for param in params if param.grad is not None]
         if gradients:
-            norm = torch.nn.utils.get_total_norm(gradients)
+            norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
             self._norms.append(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
 
 
@@ -174,11 +180,14 @@ class LRFinder(PyTorchCallback):
         self._factor = (max_lr / min_lr) ** (1 / (num_batches - 1))
         self._metric = metric
         self._rates: list[float] = []
+        self._hooks: list[Any] = []
         self.history: list[tuple[float, float]] = []
 
     def on_training_start(self) -> None:
-        for optimizer in self._context.optimizers:
-            optimizer.register_step_pre_hook(lambda optimizer, *_: self._set_rate(optimizer))
+        self._hooks = _before_steps(self._context, self._set_rate)
+
+    def on_trial_shutdown(self) -> None:
+        _remove(self._hooks)
 
     def on_training_workload_end(self, avg_metrics: dict[str, Any], batch_metrics: list[dict[str, Any]]) -> None:
         for row in batch_metrics[: len(self._rates) - len(self.history)]:
@@ -206,3 +215,14 @@ class LRFinder(PyTorchCallback):
             self._rates.append(rate)
         for group in optimizer.param_groups:
             group["lr"] = rate
+
+
+def _before_steps(context: PyTorchTrialContext, do: Callable[[Any], None]) -> list[Any]:
+    """Call `do(optimizer)` before each optimizer step; returns what `_remove` takes."""
+    return [optimizer.register_step_pre_hook(lambda stepping, *_: do(stepping)) for optimizer in context.optimizers]
+
+
+def _remove(hooks: list[Any]) -> None:
+    for hook in hooks:
+        hook.remove()
+    hooks.clear()

@@ -1,5 +1,6 @@
 """Training as it stands between two batches: take it as a checkpoint, and put it back."""
 
+import functools
 import importlib.metadata
 import inspect
 import logging
@@ -52,10 +53,6 @@ def take(
 def describe(context: PyTorchTrialContext, trial: object, counters: Mapping[str, Any]) -> dict[str, Any]:
     """What a person or a tool wants to know of a checkpoint without loading it."""
     run, cls = context.run, type(trial)
-    try:
-        version = importlib.metadata.version("stoker")
-    except importlib.metadata.PackageNotFoundError:
-        version = None
     return {
         **counters,
         "time": time.time(),
@@ -68,8 +65,16 @@ def describe(context: PyTorchTrialContext, trial: object, counters: Mapping[str,
         "hparams": context.hparams,
         "seed": context.settings.seed,
         "ranks": context.distributed.size,
-        "versions": {"stoker": version, "torch": torch.__version__, "python": platform.python_version()},
+        "versions": {"stoker": _version(), "torch": torch.__version__, "python": platform.python_version()},
     }
+
+
+@functools.cache
+def _version() -> str | None:
+    try:
+        return importlib.metadata.version("stoker")
+    except importlib.metadata.PackageNotFoundError:
+        return None  # run from its source
 
 
 def put_back(checkpoint: Checkpoint, context: PyTorchTrialContext, callbacks: Callbacks) -> None:

@@ -21,7 +21,7 @@ class Trainer:
         if not isinstance(trial, PyTorchTrial):
             raise UsageError(f"Trainer got a {type(trial).__name__}: expected an instance of a PyTorchTrial of yours.")
         self._trial = trial
-        self._context = context
+        self._context = context.context_of(trial)
 
     def fit(  # noqa: PLR0913 - one call says all of a training; the first nine are Determined's
         self,

@@ -216,6 +216,10 @@ class PyTorchTrialContext(RunInfo):
             self._tensorboard_writer = SummaryWriter(str(self.get_tensorboard_path()))
         return self._tensorboard_writer
 
+    def context_of(self, trial: Any) -> "PyTorchTrialContext":
+        """The context a trial was built with, as far as this one knows."""
+        return self
+
     def begin_batch(self, batch_idx: int) -> None:
         """The trainer's: a batch begins."""
         self._batch_idx = batch_idx

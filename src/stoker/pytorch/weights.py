@@ -62,15 +62,23 @@ def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> int:
     return 8 + len(text) + end
 
 
-def read_tensors(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a file, on the CPU. They share the file's pages: changing one does not change the file."""
+def read_tensors(path: Path, *, mapped: bool = False) -> dict[str, torch.Tensor]:
+    """The tensors of a file, on the CPU. Changing one does not change the file.
+
+    `mapped`: its pages are read when they are touched, which is best for what is copied elsewhere soon. For what stays,
+    the file would have to stay too.
+    """
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or length > min(size - 8, _LONGEST_HEADER):
             raise StokerError(f"{path} is not a safetensors file, or was cut short: its header does not fit in it.")
         header = _parse(path, file.read(length))
-    data = torch.from_file(str(path), shared=False, size=size, dtype=torch.uint8)[8 + length :]
+        if mapped:
+            data = torch.from_file(str(path), shared=False, size=size, dtype=torch.uint8)[8 + length :]
+        else:
+            data = torch.empty(size - 8 - length, dtype=torch.uint8)
+            file.readinto(_bytes_of(data))
     return {name: _view(path, name, entry, data) for name, entry in header.items()}
 
 
