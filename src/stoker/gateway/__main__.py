@@ -1,7 +1,6 @@
 """`python -m stoker.gateway --home HOME`: serve until told to stop, or until the parent is gone."""
 
 import argparse
-import logging
 import os
 import select
 import signal
@@ -17,7 +16,6 @@ from stoker.gateway.server import Gateway
 
 def main(argv: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(argv)
-    logging.basicConfig(level=logging.WARNING, format="stoker gateway: %(message)s")
     stop = threading.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, lambda received, frame: stop.set())

@@ -48,9 +48,9 @@ def is_needed(home: Path, environment: Mapping[str, str] | None = None) -> bool:
         return False
     if not (home / "config.toml").exists():
         return not has_credentials(given)
-    from stoker.storage.access import Storage  # noqa: PLC0415  only homes with settings pay for it
+    from stoker.storage.buckets import Buckets  # noqa: PLC0415  only homes with settings pay for it
 
-    return Storage(home, environment=given).buckets.needs_gateway()
+    return Buckets.of_home(home, given).needs_gateway()
 
 
 class Doorway:

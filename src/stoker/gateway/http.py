@@ -5,7 +5,6 @@ asked a thousand times.
 """
 
 import contextlib
-import logging
 import os
 import socket
 import socketserver
@@ -14,8 +13,6 @@ from dataclasses import dataclass, field
 from io import BufferedIOBase
 from typing import BinaryIO, Protocol
 from urllib.parse import parse_qsl
-
-logger = logging.getLogger(__name__)
 
 _LINE_LIMIT = 64 * 1024
 _HEADER_LIMIT = 100
@@ -112,7 +109,14 @@ class HttpServer(socketserver.ThreadingTCPServer):
         return isinstance(request, socket.socket) and self._admits(request)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        logger.exception("connection from %s failed", client_address)
+        log_exception("connection from %s failed", client_address)
+
+
+def log_exception(message: str, *values: object) -> None:
+    """The one that is being handled, to stderr unless somebody has set up more."""
+    import logging  # noqa: PLC0415  a twentieth of the gateway's start, for what should never happen
+
+    logging.getLogger(__name__).exception(message, *values)
 
 
 class _Connection(socketserver.StreamRequestHandler):

@@ -10,8 +10,8 @@ from stoker.gateway.http import HttpServer
 from stoker.gateway.listening import listen, url_of
 from stoker.gateway.peers import can_tell, is_same_user
 from stoker.gateway.service import Service
-from stoker.storage.access import Storage
 from stoker.storage.bucket import BucketFolder
+from stoker.storage.buckets import Buckets
 from stoker.storage.place import Place
 
 
@@ -19,9 +19,9 @@ class Gateway:
     """Serves from its making until `close`; also a context manager. ConfigError when the home's settings are bad."""
 
     def __init__(self, home: Path, *, listening: socket.socket | None = None, port: int = 0) -> None:
-        storage = Storage(home)
-        _sweep(storage)
-        self._service = Service(storage)
+        buckets = Buckets.of_home(home)
+        _sweep(buckets)
+        self._service = Service(buckets)
         listening = listening or listen(port)
         self.url = url_of(listening)
         admits = is_same_user if can_tell() else _anybody
@@ -45,10 +45,10 @@ class Gateway:
         self.close()
 
 
-def _sweep(storage: Storage) -> None:
+def _sweep(buckets: Buckets) -> None:
     """Remove what uploads of dead gateways have left."""
-    for name in storage.buckets.names("gs"):
-        root = storage.buckets.root(Place("gs", name, ""))
+    for name in buckets.names("gs"):
+        root = buckets.root(Place("gs", name, ""))
         if isinstance(root, BucketFolder):
             root.sweep()
 

@@ -1,25 +1,21 @@
 """Which request is which: the paths of Google's JSON API, answered over the mapping of buckets."""
 
-import logging
-
 from stoker.errors import StokerError
 from stoker.gateway import batch, buckets, objects
 from stoker.gateway.errors import ApiError, error_response, from_stoker
-from stoker.gateway.http import Request, Response
+from stoker.gateway.http import Request, Response, log_exception
 from stoker.gateway.resources import json_response, object_resource
 from stoker.gateway.shelf import Shelf, unquoted
 from stoker.gateway.uploads import Uploads
 from stoker.gateway.xml import XmlApi
-from stoker.storage.access import Storage
-
-logger = logging.getLogger(__name__)
+from stoker.storage.buckets import Buckets
 
 
 class Service:
     """The API. Stateless but for uploads under way."""
 
-    def __init__(self, storage: Storage) -> None:
-        self._shelf = Shelf(storage)
+    def __init__(self, buckets: Buckets) -> None:
+        self._shelf = Shelf(buckets)
         self._uploads = Uploads()
         self._xml = XmlApi()
 
@@ -34,7 +30,7 @@ class Service:
         except ConnectionError:
             raise
         except Exception as error:  # noqa: BLE001  one bad request must not end the gateway of a run
-            logger.exception("%s %s failed", request.method, request.path)
+            log_exception("%s %s failed", request.method, request.path)
             return error_response(500, f"stoker's gateway failed ({type(error).__name__}); its log says more.")
 
     def close(self) -> None:

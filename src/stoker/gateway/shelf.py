@@ -6,7 +6,7 @@ from typing import BinaryIO
 from urllib.parse import unquote
 
 from stoker.gateway.errors import ApiError, no_object
-from stoker.storage.access import Storage
+from stoker.storage.buckets import Buckets
 from stoker.storage.files import from_stat
 from stoker.storage.place import Place, is_bucket
 from stoker.storage.root import Root, StoredObject
@@ -45,8 +45,8 @@ class Bucket:
 class Shelf:
     """All `gs://` buckets of the mapping."""
 
-    def __init__(self, storage: Storage) -> None:
-        self._buckets = storage.buckets
+    def __init__(self, buckets: Buckets) -> None:
+        self._buckets = buckets
         self._seen: dict[str, Bucket] = {}  # asking a remote store whether a bucket is there takes a request
 
     def bucket(self, quoted: str) -> Bucket:

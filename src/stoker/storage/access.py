@@ -16,7 +16,6 @@ from stoker.storage.draft import Draft
 from stoker.storage.glob import compiled, has_magic, plain_part
 from stoker.storage.place import Place, as_folder
 from stoker.storage.root import Folder, Root, StoredObject
-from stoker.storage.settings import StorageSettings, read_settings
 
 Url = str | os.PathLike[str]
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
@@ -38,11 +37,9 @@ class Listed:
 class Storage:
     """All storage as one home's settings map it. Safe to use from several threads."""
 
-    def __init__(
-        self, home: Path, *, settings: StorageSettings | None = None, environment: Mapping[str, str] | None = None
-    ) -> None:
-        found = read_settings(home / "config.toml") if settings is None else settings
-        self.buckets = Buckets(home, found, os.environ if environment is None else environment)
+    def __init__(self, home: Path, *, environment: Mapping[str, str] | None = None) -> None:
+        """ConfigError names every bad field of the home's settings."""
+        self.buckets = Buckets.of_home(home, environment)
 
     def open_url(self, url: Url, mode: str = "rb") -> BinaryIO:
         """Read (`rb`) or replace (`wb`) an object. What is written appears when the file is closed, whole; a `with`

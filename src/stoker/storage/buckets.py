@@ -1,5 +1,6 @@
 """Find where each bucket really is: by the settings, or in the home when there are no credentials."""
 
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ from stoker.storage.credentials import CREDENTIALS, has_credentials
 from stoker.storage.files import Files
 from stoker.storage.place import Place, is_bucket
 from stoker.storage.root import Root
-from stoker.storage.settings import StorageSettings, Target
+from stoker.storage.settings import StorageSettings, Target, read_settings
 
 
 class Buckets:
@@ -21,6 +22,11 @@ class Buckets:
         self._environment = environment
         self._roots: dict[tuple[str, str], Root] = {}
         self._lock = threading.Lock()
+
+    @classmethod
+    def of_home(cls, home: Path, environment: Mapping[str, str] | None = None) -> "Buckets":
+        """As the home's config.toml says; ConfigError."""
+        return cls(home, read_settings(home / "config.toml"), os.environ if environment is None else environment)
 
     def root(self, place: Place) -> Root:
         """The place's bucket; the same object each time."""
