@@ -215,6 +215,11 @@ class Scheduler:
         # A pool may have left config.toml while runs of its jobs go on; they are still the local engine's.
         return pool.engine if pool is not None else "local"
 
+    def _engine_name(self, run: str) -> str:
+        """The engine of a run in the last snapshot."""
+        name = _job_name(run)
+        return next(self._engine_of(job) for job in self._last.jobs if job.id == name)
+
     def _act(self, action: Action) -> bool:
         """False if it failed: it is decided upon again at the next tick, and that need not hurry."""
         try:
@@ -288,7 +293,7 @@ class Scheduler:
         return build_launch(job, *find_run(job, run), pool)
 
     def _collect(self, run: str) -> None:
-        name = self._engine_of(self._store.job_of(run))
+        name = self._engine_name(run)
         engine, handle = self._engines[name], self._handle(run)
         engine.cancel(handle)  # raises if anything is left alive: then the next tick tries again
         drainer = engine.drain(handle) if isinstance(engine, Drains) else None
@@ -300,7 +305,7 @@ class Scheduler:
             return  # it said how it ended after all; the next tick goes by that
         message = action.message
         if action.state is RunState.LOST:
-            engine = self._engines[self._engine_of(self._store.job_of(action.run))]
+            engine = self._engines[self._engine_name(action.run)]
             message = f"{message} {engine.diagnose(self._handle(action.run))}".strip()
         self._move(Move(action.run, action.state, stop=action.stop, message=message, restart=action.restart))
 
@@ -328,7 +333,7 @@ class Scheduler:
         drain = self._drains.get(run)
         for handle in (self._handles().get(run), drain.handle if drain else None):
             if handle is not None:
-                self._leaving[handle] = self._engine_of(self._store.job_of(run))
+                self._leaving[handle] = self._engine_name(run)
 
 
 def _job_name(run: str) -> str:

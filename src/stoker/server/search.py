@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError
 
 from stoker.errors import ConflictError, StokerError, UsageError
 from stoker.schema.job import JobSpec, Share
@@ -99,7 +99,7 @@ class Searches:
         try:
             found = self._find(job)
             return found is not None and self._advance(job, found, room=self._room(job, jobs))
-        except SQLAlchemyError:
+        except OperationalError:
             logger.exception("search of job %s could not be stored; it is rebuilt", job.id)
             self._forget(job.id)
             return False

@@ -2,16 +2,16 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, assert_never
+from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, func, insert, or_, select, update
 
 from stoker.errors import NotFoundError, UsageError
 from stoker.schema.job import JobSpec
 from stoker.schema.record import TrialList
 from stoker.schema.search import Goal
 from stoker.schema.state import RunState, StopReason
-from stoker.search.base import Asked, Ended, Prior, Reported, dump_record, load_record
+from stoker.search.base import Asked, Ended, Prior, Reported, Suggestion, dump_record, load_record
 from stoker.server.store import jobs as job_rows
 from stoker.server.store import runs as run_rows
 from stoker.server.store.base import OverTrial, Report, SearchBatch, SearchEntry, SearchNews, SearchPast
@@ -42,11 +42,22 @@ _OVER: Select[Any] = (
     .order_by(trials.c.number)
 )
 _OF_TRIAL = (trials.c.job == bindparam("of_job")) & (trials.c.number == bindparam("of_number"))
+_newest = runs.alias()
 _UPDATE_TRIAL = update(trials).where(_OF_TRIAL)
-_NEWEST_RUN: Select[Any] = (
-    select(runs.c.id, runs.c.state)
-    .join(trials, (trials.c.id == runs.c.trial) & (trials.c.attempts == runs.c.attempt))
-    .where(_OF_TRIAL)
+_UPDATE_JOB = update(jobs).where(jobs.c.number == bindparam("of_job"))
+# An order to the trial's newest run, unless that is over or was told to stop before.
+_STOP_RUN = (
+    update(runs)
+    .where(
+        runs.c.number
+        == select(_newest.c.number)
+        .join(trials, (trials.c.id == _newest.c.trial) & (trials.c.attempts == _newest.c.attempt))
+        .where(_OF_TRIAL)
+        .scalar_subquery(),
+        runs.c.stop.is_(None),
+        or_(*(runs.c.state == state.value for state in RunState if not state.is_final)),
+    )
+    .values(stop=StopReason.PRUNE.value, stop_time=bindparam("at"))
 )
 _PARENT: Select[Any] = select(trials.c.checkpoint).where(_OF_TRIAL)
 _INSERT_RECORD = insert(search_records)
@@ -69,17 +80,22 @@ def news(connection: Connection, job: str, *, after: int) -> SearchNews:
 
 def record(connection: Connection, job: str, batch: SearchBatch, *, now: float) -> None:
     found = _find(connection, job)
+    rows = [{"job": found.number, "metric": e.metric, "record": dump_record(e.record)} for e in batch.entries]
+    _run_many(connection, _INSERT_RECORD, rows)
+    records = [entry.record for entry in batch.entries]
     for entry in batch.entries:
-        text = dump_record(entry.record)
-        connection.execute(_INSERT_RECORD, {"job": found.number, "metric": entry.metric, "record": text})
-        _carry_out(connection, found, entry, now=now)
-    for trial, values in batch.values.items():
-        _note_values(connection, found.number, trial, values)
-    changes: dict[str, Any] = {"search": batch.state, "failure": batch.failure}
+        if isinstance(entry.record, Asked):
+            _add_trial(connection, found, entry.record.suggestion, entry, now=now)
+    _order(connection, found.number, [r for r in records if isinstance(r, Reported)], now=now)
+    ended = [{**_of(found, r.trial), "outcome": r.outcome.value} for r in records if isinstance(r, Ended)]
+    _run_many(connection, _UPDATE_TRIAL, ended)
+    _run_many(connection, _UPDATE_TRIAL, [_values(found, trial, values) for trial, values in batch.values.items()])
     if batch.progress is not None:
-        changes["search_progress"] = batch.progress
-    connection.execute(update(jobs).where(jobs.c.number == found.number).values(changes))
-    run_rows.settle(connection, found.number, now=now)
+        connection.execute(_UPDATE_JOB, {"of_job": found.number, "search_progress": batch.progress})
+    if batch.state != "open":
+        end = {"of_job": found.number, "search": batch.state, "failure": batch.failure}
+        connection.execute(_UPDATE_JOB, end)
+        run_rows.settle(connection, found.number, now=now)
 
 
 def prior(connection: Connection, job: str, names: Sequence[str]) -> tuple[Prior, ...]:
@@ -138,26 +154,21 @@ def _over(row: Row[Any]) -> OverTrial:
     return OverTrial(number=row.number, state=RunState(row.state), stop=stop, is_invalid=row.invalid is not None)
 
 
-def _carry_out(connection: Connection, job: Row[Any], entry: SearchEntry, *, now: float) -> None:
-    match entry.record:
-        case Asked():
-            _add_trial(connection, job, entry.record, entry, now=now)
-        case Reported():
-            if entry.record.stop is not None:
-                _order(connection, job.number, entry.record, now=now)
-        case Ended():
-            of_trial = {"of_job": job.number, "of_number": entry.record.trial}
-            connection.execute(_UPDATE_TRIAL, {**of_trial, "outcome": entry.record.outcome.value})
-        case _:
-            assert_never(entry.record)
+def _run_many(connection: Connection, statement: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+    if rows:
+        connection.execute(statement, rows)
 
 
-def _add_trial(connection: Connection, job: Row[Any], asked: Asked, entry: SearchEntry, *, now: float) -> None:
-    suggestion = asked.suggestion
+def _of(job: Row[Any], trial: int) -> dict[str, Any]:
+    return {"of_job": job.number, "of_number": trial}
+
+
+def _add_trial(
+    connection: Connection, job: Row[Any], suggestion: Suggestion, entry: SearchEntry, *, now: float
+) -> None:
     checkpoint = entry.checkpoint
     if suggestion.parent is not None:
-        of_parent = {"of_job": job.number, "of_number": suggestion.parent}
-        checkpoint = connection.execute(_PARENT, of_parent).scalar_one()
+        checkpoint = connection.execute(_PARENT, _of(job, suggestion.parent)).scalar_one()
     run_rows.insert_trial(
         connection,
         job=(job.number, job.id),
@@ -171,20 +182,16 @@ def _add_trial(connection: Connection, job: Row[Any], asked: Asked, entry: Searc
     )
 
 
-def _order(connection: Connection, job: int, reported: Reported, *, now: float) -> None:
-    assert reported.stop is not None
-    of_trial = {"of_job": job, "of_number": reported.trial}
-    words = f"{reported.stop.kind}: {reported.stop.message}"
-    connection.execute(_UPDATE_TRIAL, {**of_trial, "stopped": words})
-    run = connection.execute(_NEWEST_RUN, of_trial).one()
-    if not RunState(run.state).is_final:
-        run_rows.order_stop(connection, run.id, StopReason.PRUNE, now=now)
+def _order(connection: Connection, job: int, reports: Sequence[Reported], *, now: float) -> None:
+    stops = [(report.trial, report.stop) for report in reports if report.stop is not None]
+    words = [{"of_job": job, "of_number": trial, "stopped": f"{stop.kind}: {stop.message}"} for trial, stop in stops]
+    _run_many(connection, _UPDATE_TRIAL, words)
+    _run_many(connection, _STOP_RUN, [{"of_job": job, "of_number": trial, "at": now} for trial, _ in stops])
 
 
-def _note_values(connection: Connection, job: int, trial: int, values: Mapping[str, float]) -> None:
+def _values(job: Row[Any], trial: int, values: Mapping[str, float]) -> dict[str, Any]:
     first = next(iter(values.values()), None)
-    of_trial = {"of_job": job, "of_number": trial}
-    connection.execute(_UPDATE_TRIAL, {**of_trial, "objective": first, "objectives": json.dumps(values)})
+    return {**_of(job, trial), "objective": first, "objectives": json.dumps(values)}
 
 
 def _best_first(row: Row[Any]) -> Any:
