@@ -64,6 +64,7 @@ def test_store_from_before_searches_is_upgraded(tmp_path: Path) -> None:
     engine = open_sqlite(path)
     with engine.begin() as connection:
         connection.execute(text("DROP INDEX trials_open"))
+        connection.execute(text("DROP INDEX trials_to_end"))
         connection.execute(text("DROP TABLE search_records"))
         for column in tables.ADDED_IN_2:
             connection.execute(text(f"ALTER TABLE {column.table.name} DROP COLUMN {column.name}"))

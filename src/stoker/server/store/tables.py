@@ -87,7 +87,8 @@ trials = Table(
     Column("stopped", Text),
     UniqueConstraint("job", "number"),
 )
-Index("trials_open", trials.c.job, trials.c.over, trials.c.outcome)
+Index("trials_open", trials.c.job, trials.c.over, trials.c.number)
+Index("trials_to_end", trials.c.job, trials.c.over, trials.c.outcome, trials.c.number)
 
 runs = Table(
     "runs",
