@@ -90,7 +90,9 @@ def choose_pool(name: str | None, pools: Mapping[str, Pool], *, default: str) ->
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        found.pop("storage", None)  # read by stoker.storage, where it is needed
+        return found
     except FileNotFoundError:
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -3,12 +3,13 @@
 import os
 import select
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from stoker import processes
 from stoker.errors import StokerError
+from stoker.gateway import Doorway, is_needed
 from stoker.home import Home
 from stoker.supervisor import failure
 from stoker.supervisor.inputs import Inputs
@@ -74,6 +75,7 @@ class Supervision:
         self._failures: list[Ended] = []
         self._failed: Ended | None = None  # the first of them
         self._was_killed = False
+        self._doorway: Doorway | None = None
 
     def run(self) -> Exit:
         """Blocks until everything that was started has ended."""
@@ -88,6 +90,8 @@ class Supervision:
             self.error = error
         finally:
             self._end_everything()
+            if self._doorway is not None:
+                self._doorway.close()
         result = self._exit()
         self._spool.end(**asdict(result))
         return result
@@ -120,17 +124,25 @@ class Supervision:
         ports = find_ports([replica.name for replica in addressed(self._plan)], start_port=self._plan.start_port)
         gpus = split_gpus(mine, visible_gpus(os.environ))
         words = command(self._plan, prepared.python)
+        inherited = {**os.environ, **prepared.variables}
+        buckets = self._open_doorway({**inherited, **self._plan.variables})
         for replica in mine:
             own = variables(self._plan, replica, ports=ports, run_dir=self._run_dir, clustered=self._clustered)
             if replica.name in gpus:
                 own["CUDA_VISIBLE_DEVICES"] = gpus[replica.name]
-            inherited = {**os.environ, **prepared.variables}
-            environment = process_environment(inherited, own, plan=self._plan, root=prepared.root)
+            environment = {**buckets, **process_environment(inherited, own, plan=self._plan, root=prepared.root)}
             self._replicas.start(replica, command=words, environment=environment, cwd=prepared.root)
         self._replicas.write_processes()
         self.phase = "user code"
         self._spool.add("phase", phase="user code")
         self.inputs.open(mine)
+
+    def _open_doorway(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """The variables that lead Google's storage clients to our buckets, unless there are credentials for Google's."""
+        if not is_needed(self._home.root, environment):
+            return {}
+        self._doorway = Doorway(self._home.root)
+        return self._doorway.variables()
 
     def _attend(self) -> None:
         started = time.monotonic()
