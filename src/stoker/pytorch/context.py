@@ -52,7 +52,8 @@ def init(  # noqa: PLR0913 - one call says all of a process; the first five are 
     run = stoker.context.init(hparams=dict(hparams or {}))
     settings = Settings(
         seed=run.seed if seed is None else seed,
-        exp_conf=dict(exp_conf or {}),
+        # An experiment's own file counts for more than what the code says of it.
+        exp_conf=dict(run.config_data.get("stoker", {}).get("experiment") or exp_conf or {}),
         aggregation_frequency=aggregation_frequency,
         precision=Precision.parse(precision),
         compile=compile,

@@ -9,6 +9,7 @@ from stoker.context import InvalidHP as InvalidHP
 from stoker.errors import StokerError, UsageError
 from stoker.pytorch.distributed import DistributedContext
 from stoker.pytorch.precision import Precision
+from stoker.pytorch.units import TrainUnit, unit_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,10 @@ class RunInfo:
     def searcher_config(self) -> dict[str, Any]:
         """The experiment config's `searcher`: names the metric to compare by, and which way."""
         return dict(self.settings.exp_conf.get("searcher", {}))
+
+    def told(self, name: str) -> TrainUnit | None:
+        """A length or period that the experiment's file gives (`max_length`, `validation_period`, …), if it does."""
+        return unit_of(self.run.config_data.get("stoker", {}).get("trainer", {}).get(name))
 
     def get_data_config(self) -> dict[str, Any]:
         return self.run.config_data or dict(self.settings.exp_conf.get("data", {}))

@@ -11,7 +11,7 @@ from stoker.pytorch.plan import Plan
 from stoker.pytorch.saving import Keep
 from stoker.pytorch.trial import PyTorchTrial, overrides
 from stoker.pytorch.trial_context import PyTorchTrialContext
-from stoker.pytorch.units import Batch, Epoch, TrainUnit
+from stoker.pytorch.units import Batch, TrainUnit, unit_of
 
 
 class Trainer:
@@ -69,8 +69,8 @@ class Trainer:
         context = self._context
         plan = Plan(
             max_length=Batch(1) if test_mode else self._max_length(max_length),
-            validation_period=validation_period,
-            checkpoint_period=checkpoint_period,
+            validation_period=validation_period or context.told("validation_period"),
+            checkpoint_period=checkpoint_period or context.told("checkpoint_period"),
             reporting_period=reporting_period,
             checkpoint_policy=checkpoint_policy,
             latest_checkpoint=self._latest_checkpoint(latest_checkpoint),
@@ -108,14 +108,12 @@ class Trainer:
         return fitting.metrics
 
     def _max_length(self, given: TrainUnit | None) -> TrainUnit:
-        if given is not None:
-            return given
-        legacy = self._context.searcher_config.get("max_length")
-        if isinstance(legacy, dict) and "epochs" in legacy:
-            return Epoch(legacy["epochs"])
-        if isinstance(legacy, dict) and "batches" in legacy:
-            return Batch(legacy["batches"])
-        raise UsageError("How long to train? Pass fit(max_length=Epoch(10)) or fit(max_length=Batch(1000)).")
+        """An experiment's file decides how long its trials are; what `fit` says is for training without one."""
+        context = self._context
+        wanted = context.told("max_length") or given or unit_of(context.searcher_config.get("max_length"))
+        if wanted is None:
+            raise UsageError("How long to train? Pass fit(max_length=Epoch(10)) or fit(max_length=Batch(1000)).")
+        return wanted
 
     def _latest_checkpoint(self, given: str | None) -> str | None:
         resuming = self._context.resuming

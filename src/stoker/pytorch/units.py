@@ -1,6 +1,7 @@
 """How long and how often: batches or epochs, as a number or as a schedule."""
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
+from typing import Any
 
 from stoker.errors import UsageError
 
@@ -78,3 +79,10 @@ class Batches(Batch):
 
 class Epochs(Epoch):
     """The plural reads better: `Epochs(10)`."""
+
+
+def unit_of(given: Any) -> TrainUnit | None:
+    """A length as job files write it, `{epochs: 20}` or `{batches: 1000}`; None for anything else."""
+    if isinstance(given, Mapping) and "epochs" in given:
+        return Epoch(given["epochs"])
+    return Batch(given["batches"]) if isinstance(given, Mapping) and "batches" in given else None

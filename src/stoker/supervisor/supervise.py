@@ -138,7 +138,7 @@ class Supervision:
         self.inputs.open(mine)
 
     def _open_doorway(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """The variables that lead Google's storage clients to our buckets, unless there are credentials for Google's."""
+        """The variables that lead Google's storage clients to our buckets, unless it has credentials for Google's."""
         if not is_needed(self._home.root, environment):
             return {}
         self._doorway = Doorway(self._home.root)
