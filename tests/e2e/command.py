@@ -9,6 +9,7 @@ from pathlib import Path
 
 STOKER = (sys.executable, "-m", "stoker.cli.main")
 DEADLINE_S = 240.0
+_OF_AN_OUTER_MAKE = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")  # `make test` runs us: a package's own make is not its child
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,8 @@ def stoker(*words: str, cwd: Path | None = None, variables: Mapping[str, str] | 
 def run(command: list[str], *, cwd: Path | None = None, variables: Mapping[str, str] | None = None) -> Result:
     """Any command, with `stoker` on its PATH."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, **(variables or {})}
+    outer = {name: value for name, value in os.environ.items() if name not in _OF_AN_OUTER_MAKE}
+    environment = {**outer, "PATH": path, **(variables or {})}
     done = subprocess.run(
         command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False
     )

@@ -29,7 +29,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         (folder / "bad.yaml").write_text("trainingInput:\n  scaletier: BASIC\n  workerCount: two\n  region: [a]\n")
         (folder / "search.yaml").write_text(
             "trainingInput:\n  hyperparameters:\n    params:\n"
-            "    - {parameterName: lr, type: DOUBLE, minValue: 0, maxValue: 1}\n"
+            "    - {parameterName: lr, type: DOUBLE, minValue: 1, maxValue: 0}\n"
         )
         (folder / "own.yaml").write_text("module: trainer.task\nresources: {slots: 0}\nlabel: x\n")
         (folder / "a-file").touch()
@@ -65,7 +65,7 @@ REFUSED = {
     "a job-dir that is a file": ((*GOOD, "--job-dir", "a-file"), "is a file"),
     "a bad label": ((*GOOD, "--labels", "Team=a"), "label Team=a"),
     "a missing config": ((*GOOD, "--config", "none.yaml"), "Cannot read none.yaml"),
-    "a search": ((*GOOD, "--config", "search.yaml"), "searches come with a later release"),
+    "a space with nothing in it": ((*GOOD, "--config", "search.yaml"), "hyperparameters.params.0"),
     "a missing archive": ((*GOOD, "--packages", "none.whl"), "No such file: none.whl"),
 }
 
