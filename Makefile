@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
-.PHONY: quickstart test check bench format clean
+.PHONY: help quickstart test check bench format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -37,7 +37,12 @@ format: $(INSTALLED)
 	$(BIN)/ruff format src tests bench examples
 	$(BIN)/ruff check --fix src tests bench examples
 
-bench: $(INSTALLED)
+# Peers have an environment of their own; stoker never depends on them.
+.venv-bench/bin/ray:
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/pip install --quiet 'ray[default]==2.60.0'
+
+bench: $(INSTALLED) .venv-bench/bin/ray
 	$(BIN)/python -m bench
 
 clean:

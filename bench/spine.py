@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import resource
+import secrets
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,7 @@ FIRST_LINE = 'import time; print("FIRST", time.time(), flush=True)\n'
 def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="stoker-bench-"))
     os.environ["STOKER_HOME"] = str(folder / "home")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or all contenders compile their imports at every start
     package = make_package(folder)
     try:
         figures = {
@@ -38,7 +40,7 @@ def main() -> None:
             "report_us": report_us(),
             "help_s": help_s(),
         }
-        print(write_results("spine", figures).read_text())
+        print(write_results("spine", figures).read_text(), flush=True)
     finally:
         stop_server()
         shutil.rmtree(folder, ignore_errors=True)
@@ -113,9 +115,10 @@ def seconds_to_first_line(command: list[str], folder: Path) -> float:
 
 @contextlib.contextmanager
 def ray_cluster() -> Iterator[None]:
-    environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
+    # Ray's dashboard wants a token by now, here as on a real cluster.
+    os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
     start = [str(RAY), "start", "--head", "--dashboard-host=127.0.0.1", "--node-ip-address=127.0.0.1"]
-    subprocess.run(start, env=environment, check=True, capture_output=True)
+    subprocess.run(start, check=True, capture_output=True)
     try:
         yield
     finally:
@@ -238,8 +241,16 @@ def stop_server() -> None:
         with contextlib.suppress(Exception):
             pid = connect(home, start=False).health().pid
             connect(home, start=False).shutdown()
-            while Path(f"/proc/{pid}").exists():
+            while is_running(pid):
                 time.sleep(0.01)
+
+
+def is_running(pid: int) -> bool:
+    """False also for a zombie: the server may be our own child, which nobody waits for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 if __name__ == "__main__":
