@@ -18,6 +18,7 @@ def available() -> dict[str, Callable[[Any], None]]:
         "lightning": ("Lightning", lightning_trainer),
         "pytorch_lightning": ("Lightning", lightning_trainer),
         "transformers": ("HF Trainer", hf_trainer),
+        "determined": ("Determined", determined_trainer),
     }
     return {name: run for module, (name, run) in peers.items() if importlib.util.find_spec(module) is not None}
 
@@ -109,3 +110,36 @@ def hf_trainer(work: Any) -> None:
         dataloader_pin_memory=False,
     )
     Trainer(model=Model(), args=arguments, train_dataset=Rows()).train()
+
+
+def determined_trainer(work: Any) -> None:
+    """Its 0.38.1 wants tensorboard and old pins: `pip install determined tensorboard` in an environment beside ours."""
+    logging.getLogger("determined").setLevel(logging.ERROR)
+    from determined import pytorch
+
+    class Trial(pytorch.PyTorchTrial):  # type: ignore[misc]
+        def __init__(self, context: Any) -> None:
+            self.context = context
+            self.model = context.wrap_model(work.make_model())
+            self.optimizer = context.wrap_optimizer(torch.optim.Adam(self.model.parameters()))
+
+        def build_training_data_loader(self) -> Any:
+            data = torch.utils.data.TensorDataset(work.inputs, work.targets)
+            return pytorch.DataLoader(data, batch_size=work.batch_size, shuffle=True)
+
+        def build_validation_data_loader(self) -> Any:
+            return pytorch.DataLoader(torch.utils.data.TensorDataset(work.inputs[:1], work.targets[:1]), batch_size=1)
+
+        def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, torch.Tensor]:
+            inputs, targets = batch
+            loss = work.loss(self.model(inputs), targets)
+            self.context.backward(loss)
+            self.context.step_optimizer(self.optimizer)
+            return {"loss": loss}
+
+        def evaluate_batch(self, batch: Any, batch_idx: int) -> dict[str, torch.Tensor]:
+            inputs, targets = batch
+            return {"loss": work.loss(self.model(inputs), targets)}
+
+    with pytorch.init(enable_tensorboard_logging=False) as context:
+        pytorch.Trainer(Trial(context), context).fit(max_length=pytorch.Batch(work.steps), checkpoint_policy="none")

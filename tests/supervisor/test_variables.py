@@ -154,6 +154,8 @@ def test_chief_is_master_where_it_was() -> None:
 def test_trial_is_named_in_searches_alone() -> None:
     assert tf_config(a_plan(in_search=True))["task"] == {"type": "chief", "index": 0, "trial": "2"}
     assert found(a_plan(in_search=True))["CLOUD_ML_TRIAL_ID"] == "2"
+    assert found(a_plan(in_search=True, metric="accuracy"))["CLOUD_ML_HP_METRIC_TAG"] == "accuracy"
+    assert "CLOUD_ML_HP_METRIC_TAG" not in found(a_plan())
     assert "trial" not in tf_config(a_plan())["task"]
     assert "CLOUD_ML_TRIAL_ID" not in found(a_plan())
 

@@ -41,6 +41,7 @@ class Launch(Model):
     start_port: int | None = None  # of the replicas' addresses; free ports when not given
     chief_name: str = "chief"
     in_search: bool = False  # CLOUD_ML_TRIAL_ID and TF_CONFIG's task.trial are for searches alone
+    metric: str | None = None  # what the search looks at: CLOUD_ML_HP_METRIC_TAG
     latest_checkpoint: str | None = None
     seed: int = 0
     max_running_s: float | None = None

@@ -29,6 +29,7 @@ def build_launch(job: Job, trial: Trial, run: Run, pool: Pool) -> Launch:
         replicas=replicas_for(spec.resources, pool),
         chief_name=spec.chief_name,
         in_search=spec.search is not None,
+        metric=spec.search.metric if spec.search is not None else None,
         latest_checkpoint=trial.latest_checkpoint,
         seed=spec.seed if trial.seed is None else trial.seed,
         max_running_s=_left_s(spec.limits.max_running_s, trial),

@@ -56,6 +56,7 @@ class Plan:
     start_port: int | None = None
     chief_name: str = "chief"
     in_search: bool = False
+    metric: str | None = None
     latest_checkpoint: str | None = None
     seed: int = 0
     max_running_s: float | None = None

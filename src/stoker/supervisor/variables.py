@@ -85,6 +85,8 @@ def variables(
     }
     if plan.in_search:
         found["CLOUD_ML_TRIAL_ID"] = str(plan.trial)
+    if plan.metric is not None:
+        found["CLOUD_ML_HP_METRIC_TAG"] = plan.metric
     if plan.job_dir is not None:
         base = plan.job_dir.rstrip("/")
         found["AIP_MODEL_DIR"] = f"{base}/model/"
