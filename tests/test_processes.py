@@ -17,7 +17,12 @@ from tests.processes import kill_all_with_environment, wait_until
 pytestmark = pytest.mark.slow
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
-DEAF = [sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); print(1); time.sleep(600)"]
+# os.write, because print writes a line and its end apart, and those of several processes mix.
+DEAF = [
+    sys.executable,
+    "-c",
+    "import os, signal, time; signal.signal(15, signal.SIG_IGN); os.write(1, b'deaf\\n'); time.sleep(600)",
+]
 
 
 @pytest.fixture
@@ -101,9 +106,9 @@ def test_command_line_gives_a_process_away(run_dir: Path, environment: dict[str,
 
 def test_end_all_ends_a_whole_family_though_it_ignores_sigterm(run_dir: Path, environment: dict[str, str]) -> None:
     code = f"""if True:
-        import subprocess
+        import os, subprocess
         children = [subprocess.Popen({DEAF!r}, start_new_session=bool(n % 2)) for n in range(4)]
-        print("ready")
+        os.write(1, b"ready" + os.linesep.encode())
         [child.wait() for child in children]
     """
     parent = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE)
