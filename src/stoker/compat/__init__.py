@@ -1,0 +1,1 @@
+"""The old names: code written for other platforms runs as it is."""

@@ -1,0 +1,1 @@
+"""Predict with what came out of training: bundles, formats, batch and online."""

@@ -1,0 +1,1 @@
+"""Ready trainers for tables and text, written only on the public `stoker.pytorch`."""
