@@ -2,7 +2,8 @@
 
     StokerError             exit 1: it was asked for rightly and failed
     ├── UsageError          exit 2: the user's words are wrong (a flag, a file, a name, a package)
-    │   └── ConfigError     a file or request with bad fields; all of them at once
+    │   ├── ConfigError     a file or request with bad fields; all of them at once
+    │   └── InstanceError   one thing to predict for is not what the model takes
     ├── NotFoundError       exit 2: no such job, pool, runtime, package
     ├── ConflictError       exit 2: the name is taken, or the state does not allow it
     └── ServerError         exit 1: the server failed
@@ -56,3 +57,11 @@ class ServerError(StokerError):
 
 class UnreachableError(ServerError):
     """Nothing answers at the server's address, or it broke off."""
+
+
+class InstanceError(UsageError):
+    """Something to predict for is not what the model takes; `index` counts from 0, `field` is None for the whole."""
+
+    def __init__(self, message: str, *, index: int, field: str | None = None) -> None:
+        super().__init__(f"instance {index}{f', field {field!r}' if field else ''}: {message}")
+        self.reason, self.index, self.field = message, index, field
