@@ -24,6 +24,7 @@ class Noun:
 
 
 NOUNS: dict[str, Noun] = {
+    "init": Noun("stoker.cli.init", "lay down a package of training code to start from"),
     "local": Noun("stoker.cli.local", "run a training package here, in the foreground"),
     "jobs": Noun("stoker.cli.jobs", "submit jobs, watch them, steer them"),
     "experiment": Noun("stoker.cli.experiment", "search hyperparameters: many trials of one package"),
