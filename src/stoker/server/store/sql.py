@@ -5,16 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, Select, Table, insert, select, text, update
-from sqlalchemy.schema import CreateColumn
+from sqlalchemy import Engine, Row, Select, Table, select, update
 
-from stoker.errors import ServerError
 from stoker.schema.event import EventBatch
 from stoker.schema.job import Labels
 from stoker.schema.record import CheckpointRecord, Job, JobSummary, LogPage, MetricPoint, Run, TrialList
 from stoker.schema.state import Intent, RunState, StopReason
 from stoker.search.base import Prior
-from stoker.server.store import events, searches, tables
+from stoker.server.store import events, searches
 from stoker.server.store import jobs as job_rows
 from stoker.server.store import logs as log_rows
 from stoker.server.store import runs as run_rows
@@ -30,7 +28,8 @@ from stoker.server.store.base import (
     SearchPast,
 )
 from stoker.server.store.dialect import open_sqlite, writer_of
-from stoker.server.store.tables import checkpoints, jobs, metrics, runs, trials
+from stoker.server.store.migrate import migrate
+from stoker.server.store.tables import checkpoints, metrics, runs, trials
 
 
 def open_store(path: Path) -> "SqlStore":
@@ -44,7 +43,8 @@ class SqlStore:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._write = writer_of(engine)
-        self._make_tables()
+        with self._write() as connection:
+            migrate(connection)
 
     def add_job(self, new: NewJob, *, now: float) -> tuple[Job, bool]:
         with self._write() as connection:
@@ -175,34 +175,6 @@ class SqlStore:
 
     def close(self) -> None:
         self._engine.dispose()
-
-    def _make_tables(self) -> None:
-        with self._write() as connection:
-            tables.metadata.create_all(connection)
-            known = connection.execute(select(tables.meta.c.value).where(tables.meta.c.key == "schema_version"))
-            version = known.scalar_one_or_none()
-            if version is None:
-                values = {"key": "schema_version", "value": str(tables.SCHEMA_VERSION)}
-                connection.execute(insert(tables.meta).values(values))
-            elif version == "1":
-                _upgrade_to_2(connection)
-            elif int(version) != tables.SCHEMA_VERSION:
-                raise ServerError(
-                    f"{self._engine.url.database} was written by another stoker (its schema is {version}, this one's"
-                    f" is {tables.SCHEMA_VERSION}). Use that stoker, or another STOKER_HOME."
-                )
-
-
-def _upgrade_to_2(connection: Connection) -> None:
-    """Searches came: trials and jobs have more columns. What was there before had none."""
-    for column in tables.ADDED_IN_2:
-        words = CreateColumn(column).compile(dialect=connection.dialect)
-        connection.execute(text(f"ALTER TABLE {column.table.name} ADD COLUMN {words}"))
-    for index in trials.indexes:
-        index.create(connection, checkfirst=True)
-    finished = select(jobs.c.number).where(~jobs.c.unfinished)
-    connection.execute(update(trials).where(trials.c.job.in_(finished)).values(over=True))
-    connection.execute(update(tables.meta).where(tables.meta.c.key == "schema_version").values(value="2"))
 
 
 def _of_job(table: Table, job: int) -> Select[Any]:

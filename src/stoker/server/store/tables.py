@@ -1,4 +1,6 @@
-"""The tables. Plain columns and JSON as text, so that any SQL database holds them."""
+"""The tables, as the newest of `migrations` leaves them. Plain columns and JSON as text, for any SQL database."""
+
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -13,16 +15,28 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    TypeDecorator,
     UniqueConstraint,
-    text,
+    false,
 )
-
-SCHEMA_VERSION = 2
 
 metadata = MetaData()
 
 # SQLite numbers rows by itself in a column of type INTEGER alone; it holds 64 bits there too.
 Number = BigInteger().with_variant(Integer(), "sqlite")
+# Compared byte by byte on every database, so that an index finds what begins with a prefix.
+Name = String().with_variant(String(collation="C"), "postgresql")
+
+
+class Words(TypeDecorator[str]):
+    """Text from user code. It may hold NUL, which PostgreSQL cannot keep."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Any) -> str | None:
+        return value if value is None or "\0" not in value else value.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
 
 meta = Table("meta", metadata, Column("key", String, primary_key=True), Column("value", String, nullable=False))
 
@@ -32,7 +46,7 @@ jobs = Table(
     "jobs",
     metadata,
     Column("number", Number, primary_key=True),
-    Column("id", String, nullable=False, unique=True),
+    Column("id", Name, nullable=False, unique=True),
     Column("owner", String, nullable=False),
     Column("kind", String, nullable=False),
     Column("pool", String, nullable=False),
@@ -55,9 +69,18 @@ jobs = Table(
     # Of a job with a search: `open` while more trials may come, then `done` or `failed`; how far it is; why it failed.
     Column("search", String),
     Column("search_progress", Float),
-    Column("failure", Text),
+    Column("failure", Words),
+    # What its trials come to, kept as they come and end, so that a list need not read ten thousand of them.
+    Column("max_slots", Integer),  # of all its running trials together, if it was changed since it was submitted
+    Column("metric", String),
+    Column("maximize", Boolean, nullable=False, server_default=false()),
+    Column("trials_made", Integer, nullable=False, server_default="0"),
+    Column("outcomes", Text, nullable=False, server_default="{}"),  # outcome to how many
+    Column("best", Float),
+    Column("best_trial", Integer),
 )
 Index("jobs_unfinished", jobs.c.unfinished, jobs.c.number)
+Index("jobs_of_pool", jobs.c.pool, jobs.c.number)
 
 # `attempts` is the number of the newest run; `failures` and `losses` count runs that ended so. `over` follows from the
 # newest run, and is kept so that a search of ten thousand trials is scheduled by its few live ones alone.
@@ -73,28 +96,29 @@ trials = Table(
     Column("losses", Integer, nullable=False),
     Column("progress", Float),
     Column("metrics", Text, nullable=False),
-    Column("checkpoint", Text),
+    Column("checkpoint", Words),
     Column("checkpoint_time", Float),
-    Column("over", Boolean, nullable=False, server_default=text("0")),
-    Column("invalid", Text),  # why user code refused its hyperparameters
+    Column("over", Boolean, nullable=False, server_default=false()),
+    Column("invalid", Words),  # why user code refused its hyperparameters
     # What the search knows of it; all of it follows from the search's records, and is kept to be looked at.
-    Column("seed", Integer),
+    Column("seed", Number),
     Column("bracket", Integer),
     Column("parent", Integer),
     Column("objective", Float),
     Column("objectives", Text),
     Column("outcome", String),
-    Column("stopped", Text),
+    Column("stopped", Words),
     UniqueConstraint("job", "number"),
 )
 Index("trials_open", trials.c.job, trials.c.over, trials.c.number)
 Index("trials_to_end", trials.c.job, trials.c.over, trials.c.outcome, trials.c.number)
+Index("trials_best", trials.c.job, trials.c.objective, trials.c.number)
 
 runs = Table(
     "runs",
     metadata,
     Column("number", Number, primary_key=True),
-    Column("id", String, nullable=False, unique=True),
+    Column("id", Name, nullable=False, unique=True),
     Column("trial", ForeignKey("trials.id"), nullable=False),
     Column("attempt", Integer, nullable=False),
     Column("state", String, nullable=False),
@@ -105,7 +129,7 @@ runs = Table(
     Column("started", Float),
     Column("ended", Float),
     Column("exit", Text),
-    Column("message", Text, nullable=False),
+    Column("message", Words, nullable=False),
     Column("directory", Text, nullable=False),
     Column("handle", Text),
     UniqueConstraint("trial", "attempt"),
@@ -137,6 +161,7 @@ logs = Table(
     Column("packed", LargeBinary, nullable=False),
 )
 Index("logs_of_job", logs.c.job, logs.c.number)
+Index("logs_of_run", logs.c.run, logs.c.number)
 
 metrics = Table(
     "metrics",
@@ -160,7 +185,7 @@ checkpoints = Table(
     Column("run", ForeignKey("runs.number"), nullable=False),
     Column("time", Float, nullable=False),
     Column("step", BigInteger, nullable=False),
-    Column("path", Text, nullable=False),
+    Column("path", Words, nullable=False),
     Column("size_bytes", BigInteger, nullable=False),
     Column("metadata", Text, nullable=False),
 )
@@ -176,10 +201,3 @@ search_records = Table(
     Column("record", Text, nullable=False),
 )
 Index("search_records_of_job", search_records.c.job, search_records.c.number)
-
-# What version 2 has that 1 had not.
-ADDED_IN_2 = (
-    *(jobs.c[name] for name in ("search", "search_progress", "failure")),
-    *(trials.c[name] for name in ("over", "invalid", "seed", "bracket", "parent", "objective", "objectives")),
-    *(trials.c[name] for name in ("outcome", "stopped")),
-)
