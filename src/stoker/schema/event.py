@@ -55,6 +55,17 @@ class Checkpoint(_Event):
     metadata: dict[str, str | int | float | bool | None] = {}
 
 
+class ModelSaved(_Event):
+    """User code exported a model: a bundle (schema/bundle.py), or files taken as they are."""
+
+    type: Literal["model"] = "model"
+    name: str
+    path: str  # a folder, or a storage URL
+    framework: str = ""  # a key of predict/frameworks.py; empty for files that nobody looked at yet
+    metrics: dict[str, float] = {}  # NaN and the infinities travel as strings in JSON
+    size_bytes: int = 0
+
+
 class Progress(_Event):
     type: Literal["progress"] = "progress"
     fraction: float
@@ -85,7 +96,9 @@ class Exited(_Event):
     traceback: str = ""  # the user's own, when there was one
 
 
-Event = Annotated[Log | Metric | Checkpoint | Progress | InvalidHp | PhaseStarted | Exited, Field(discriminator="type")]
+Event = Annotated[
+    Log | Metric | Checkpoint | ModelSaved | Progress | InvalidHp | PhaseStarted | Exited, Field(discriminator="type")
+]
 
 
 class EventBatch(Model):

@@ -112,6 +112,13 @@ def _checkpoint(line: dict[str, Any]) -> dict[str, Any]:
     return {**found, "size_bytes": _whole(line.get("size_bytes", 0)), "metadata": metadata}
 
 
+def _model(line: dict[str, Any]) -> dict[str, Any]:
+    found = {field: clean(_text(line[field])) for field in ("name", "path")}
+    metrics = {clean(_text(name)): _value(value) for name, value in _table(line.get("metrics", {})).items()}
+    framework = clean(_text(line.get("framework", "")))
+    return {**found, "framework": framework, "metrics": metrics, "size_bytes": _whole(line.get("size_bytes", 0))}
+
+
 def _progress(line: dict[str, Any]) -> dict[str, Any]:
     return {"fraction": min(max(_finite(line["fraction"]), 0.0), 1.0)}
 
@@ -123,6 +130,7 @@ def _invalid_hp(line: dict[str, Any]) -> dict[str, Any]:
 _KINDS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "metric": _metric,
     "checkpoint": _checkpoint,
+    "model": _model,
     "progress": _progress,
     "invalid_hp": _invalid_hp,
 }

@@ -1,0 +1,117 @@
+"""Instances as numpy arrays: fast when they are right, and by `checking` when they are not."""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stoker.errors import InstanceError
+from stoker.predict.base import Instance, Prediction
+from stoker.predict.checking import checked
+from stoker.schema.bundle import FieldSpec, Signature
+
+_NUMBERS = {int, float}
+_DTYPES: dict[str, Any] = {"float": np.float64, "integer": np.int64, "boolean": np.bool_}
+
+Array = npt.NDArray[Any]
+
+
+def width(signature: Signature) -> int | None:
+    """How many numbers an instance is, if all it holds is plain numbers."""
+    inputs = signature.inputs
+    if len(inputs) == 1 and inputs[0].dtype == "float" and inputs[0].shape and len(inputs[0].shape) == 1:
+        return inputs[0].shape[0]
+    if inputs and all(spec.dtype in ("float", "integer") and spec.shape == () for spec in inputs):
+        return len(inputs)
+    return None
+
+
+def matrix(instances: Sequence[Instance], signature: Signature) -> Array:
+    """Instances of plain numbers as rows of float64; a missing value that is allowed is NaN. InstanceError."""
+    columns = width(signature)
+    if (fast := _fast_matrix(instances, columns, signature.inputs)) is not None:
+        return fast
+    rows = checked(instances, signature)
+    if len(signature.inputs) == 1 and signature.inputs[0].shape:
+        rows = [row[0] for row in rows]
+    _same_length(rows)
+    return np.array(rows, dtype=np.float64).reshape(len(instances), -1)
+
+
+def _fast_matrix(instances: Sequence[Instance], columns: int | None, inputs: Sequence[FieldSpec]) -> Array | None:
+    """None when anything is odd. The types are looked at because numpy takes "1.5" and True for numbers."""
+    if columns is None or any(spec.dtype == "integer" for spec in inputs):
+        return None
+    if set(map(type, instances)) != {list} or set(map(len, instances)) != {columns}:
+        return None
+    if not set(map(type, chain.from_iterable(instances))) <= _NUMBERS:
+        return None
+    try:
+        rows = np.array(instances, dtype=np.float64)
+    except (OverflowError, ValueError):
+        return None
+    return rows if np.isfinite(rows).all() else None
+
+
+def arrays(instances: Sequence[Instance], signature: Signature) -> dict[str, Array]:
+    """One array for each input, stacked over the instances; all of an input have the same shape. InstanceError."""
+    rows = checked(instances, signature)
+    return {
+        spec.name: _stacked([row[at] for row in rows], spec, name=spec.name) for at, spec in enumerate(signature.inputs)
+    }
+
+
+def _stacked(values: list[Any], spec: FieldSpec, *, name: str) -> Array:
+    try:
+        stacked = np.array(values, dtype=_DTYPES.get(spec.dtype))
+    except (ValueError, TypeError, OverflowError):
+        _name_the_odd_one(values, name)
+        raise
+    return stacked
+
+
+def _name_the_odd_one(values: Sequence[Any], name: str) -> None:
+    """Which one cannot be stacked on the first: raises InstanceError unless each can."""
+    shape: tuple[int, ...] | None = None
+    for index, value in enumerate(values):
+        try:
+            found = np.array(value, dtype=np.float64).shape
+        except (ValueError, TypeError, OverflowError):
+            raise InstanceError("is no array: its rows differ in length", index=index, field=name or None) from None
+        if shape is not None and found != shape:
+            what = f"has the shape {list(found)}; those before it have {list(shape)}"
+            raise InstanceError(what, index=index, field=name or None)
+        shape = found
+
+
+def _same_length(rows: Sequence[Sequence[Any]]) -> None:
+    for index, row in enumerate(rows):
+        if len(row) != len(rows[0]):
+            raise InstanceError(f"has {len(row)} values; those before it have {len(rows[0])}", index=index)
+
+
+def as_predictions(found: Any) -> list[Prediction]:
+    """What a framework answered, one JSON-ready prediction for each instance."""
+    if isinstance(found, dict):
+        columns = {str(name): as_predictions(values) for name, values in found.items()}
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    if hasattr(found, "tolist"):
+        found = found.tolist()
+    return [as_json(item) for item in found]
+
+
+def as_json(value: Any) -> Any:
+    """Numpy's scalars and arrays, and bytes, as JSON has them."""
+    if isinstance(value, str | int | float | bool) or value is None:
+        return value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, dict):
+        return {str(key): as_json(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):
+        return as_json(value.tolist())
+    if isinstance(value, list | tuple):
+        return [as_json(item) for item in value]
+    return str(value)

@@ -1,0 +1,1 @@
+"""One module for each framework: how its files become a predictor."""

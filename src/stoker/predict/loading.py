@@ -1,0 +1,120 @@
+"""Load a model from a folder or URL: a verified bundle, or a bare model file as AI Platform took it."""
+
+import inspect
+import logging
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from stoker.errors import ConfigError, NotFoundError, UsageError
+from stoker.home import Home
+from stoker.predict import bundle, frameworks
+from stoker.predict.base import Predictor
+from stoker.predict.fetching import local_folder
+from stoker.schema.bundle import ModelCard
+
+TRUST_VARIABLE = "STOKER_TRUST_PICKLES"
+
+logger = logging.getLogger(__name__)
+
+
+def load(
+    model_dir: str | os.PathLike[str],
+    *,
+    trust_pickle: bool = False,
+    framework: str | None = None,
+    prediction_class: str | None = None,
+    signature_name: str | None = None,
+    home: Home | None = None,
+) -> Predictor:
+    """The model, ready to predict.
+
+    `model_dir` is a bundle, or a folder with one model file that some framework wrote; a URL is fetched first. What
+    runs code when it is loaded (pickles, predictor.py) is refused without a yes: `trust_pickle`, the variable
+    STOKER_TRUST_PICKLES, or that a job of this home wrote it. NotFoundError, ConfigError, UsageError.
+    """
+    home = home or Home.find()
+    folder = local_folder(model_dir, home=home)
+    card = describe(folder, framework=framework, prediction_class=prediction_class)
+    _ask_for_trust(folder, card, trust_pickle=trust_pickle, home=home)
+    load_it = frameworks.loader(card.framework)
+    if signature_name is None:
+        predictor: Predictor = load_it(folder, card)
+        return predictor
+    if "signature_name" not in inspect.signature(load_it).parameters:
+        raise UsageError(f"A model of {card.framework} has one signature. Leave --signature-name out.")
+    predictor = load_it(folder, card, signature_name=signature_name)
+    return predictor
+
+
+def describe(folder: Path, *, framework: str | None = None, prediction_class: str | None = None) -> ModelCard:
+    """What is in a local folder: the card of a bundle whose files are as they were, or one made for a bare model."""
+    if not folder.is_dir():
+        raise NotFoundError(f"No folder {folder}: give the one that holds the model.")
+    if bundle.is_bundle(folder):
+        card = bundle.read_verified(folder)
+    else:
+        card = _card_of_bare(folder, framework=framework, prediction_class=prediction_class)
+    if prediction_class is not None:
+        card = card.with_(framework="custom", metadata={**card.metadata, "prediction_class": prediction_class})
+    elif framework is not None and frameworks.named(framework) != card.framework:
+        given = frameworks.named(framework)
+        if not {given, card.framework} <= {"sklearn", "xgboost"}:  # a pickle may be of either
+            raise UsageError(f"{folder} holds a model of {card.framework}, not of {given}. Leave --framework out.")
+        card = card.with_(framework=given)
+    if card.framework not in frameworks.FRAMEWORKS:
+        known = ", ".join(frameworks.FRAMEWORKS)
+        raise ConfigError(f"{folder}: model.json says framework {card.framework!r}. This stoker knows: {known}.")
+    return card
+
+
+def _card_of_bare(folder: Path, *, framework: str | None, prediction_class: str | None) -> ModelCard:
+    found = frameworks.found_in(folder)
+    if prediction_class is not None:
+        kind = "custom"
+    elif not found:
+        raise ConfigError(
+            f"No model in {folder}: expected model.json (a bundle), or one of model.joblib, model.pkl, model.bst, "
+            "saved_model.pb, *.keras, *.pt2, *.onnx, config.json with model.safetensors, or predictor.py."
+        )
+    elif len(found) > 1:
+        raise ConfigError(f"{folder} holds several models: {', '.join(found)}. Leave one, exactly.")
+    else:
+        kind = next(iter(found.values()))
+    created = datetime.fromtimestamp(folder.stat().st_mtime, UTC)
+    return ModelCard(name=folder.resolve().name or "model", framework=kind, created=created)
+
+
+def _ask_for_trust(folder: Path, card: ModelCard, *, trust_pickle: bool, home: Home) -> None:
+    code = frameworks.code_in(folder, card.framework)
+    if "prediction_class" in card.metadata:
+        code = (*code, str(card.metadata["prediction_class"]))
+    if not code or is_our_own(folder, card, home=home):
+        return
+    what = f"{folder}: loading {', '.join(code[:3])} runs code that is in it"
+    if not (trust_pickle or os.environ.get(TRUST_VARIABLE, "") not in ("", "0", "no", "false")):
+        raise UsageError(
+            f"{what}, with your rights. If you trust whoever made it, say --trust (or set {TRUST_VARIABLE}=1)."
+        )
+    logger.warning("%s; you said that you trust it.", what)
+
+
+def is_our_own(folder: Path, card: ModelCard, *, home: Home) -> bool:
+    """Whether a job of this home wrote it: it lies in a run's directory, or is to the byte what lies in one.
+
+    The card's word alone is not taken: anybody can write one.
+    """
+    runs = (home.root / "runs").resolve()
+    if folder.resolve().is_relative_to(runs):
+        return True
+    origin = card.origin
+    attempt = (origin.run or "").rpartition(".")[2]
+    if origin.job is None or origin.trial is None or not attempt.isdecimal() or not card.files:
+        return False
+    written = home.run_dir(origin.job, origin.trial, int(attempt)) / "models" / card.name
+    if not written.resolve().is_relative_to(runs) or not bundle.is_bundle(written):
+        return False
+    try:
+        return bundle.read(written).files == card.files
+    except UsageError:
+        return False

@@ -1,0 +1,69 @@
+"""What a model's inputs and outputs are, read off the model or off an example."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stoker.schema.bundle import Dtype, FieldSpec, Signature
+
+_KINDS: dict[str, Dtype] = {"f": "float", "i": "integer", "u": "integer", "b": "boolean", "U": "string", "S": "bytes"}
+
+
+def of_estimator(model: Any) -> Signature:
+    """Of anything that follows scikit-learn's manners; empty when it does not tell."""
+    width = getattr(model, "n_features_in_", None)
+    names = getattr(model, "feature_names_in_", None)
+    takes_text, allows_nan = _tags(model)
+    if width is None:
+        return Signature(outputs=_outputs(model))
+    dtype: Dtype = "any" if takes_text else "float"
+    if names is not None:
+        inputs = tuple(FieldSpec(name=str(name), dtype=dtype, shape=(), nullable=allows_nan) for name in names)
+    else:
+        inputs = (FieldSpec(name="", dtype=dtype, shape=(int(width),), nullable=allows_nan),)
+    return Signature(inputs=inputs, outputs=_outputs(model))
+
+
+def of_columns(columns: Mapping[str, Any], *, nullable: bool = False) -> tuple[FieldSpec, ...]:
+    """Named arrays (an example's columns), each a field of its kind and of its shape without the batch."""
+    return tuple(of_array(name, values, nullable=nullable) for name, values in columns.items())
+
+
+def of_array(name: str, values: Any, *, nullable: bool = False) -> FieldSpec:
+    """One batched array as a field."""
+    dtype = _KINDS.get(_kind(values), "string" if _is_text(values) else "any")
+    return FieldSpec(name=name, dtype=dtype, shape=tuple(int(size) for size in values.shape[1:]), nullable=nullable)
+
+
+def _kind(values: Any) -> str:
+    kind = getattr(values.dtype, "kind", None)
+    if kind is not None:
+        return str(kind)
+    text = str(values.dtype)  # torch.float32, torch.int64, torch.bool
+    return "f" if "float" in text else "b" if "bool" in text else "i" if "int" in text else "O"
+
+
+def _is_text(values: Any) -> bool:
+    flat: Sequence[Any] = list(getattr(values, "flat", values))
+    return bool(flat) and all(isinstance(value, str) for value in flat)
+
+
+def _tags(model: Any) -> tuple[bool, bool]:
+    """(may it take texts, does it take NaN), as far as it says: a pipeline is as its first step is."""
+    first = model
+    while getattr(first, "steps", None):
+        first = first.steps[0][1]
+    if hasattr(first, "transformers") or first is not model and not hasattr(first, "__sklearn_tags__"):
+        return True, True  # each column goes its own way: the columns' own steps will say
+    try:
+        tags = first.__sklearn_tags__().input_tags
+        return bool(tags.string or tags.categorical), bool(tags.allow_nan)
+    except (AttributeError, TypeError):  # older than 1.6, or somebody's own class
+        return False, False
+
+
+def _outputs(model: Any) -> tuple[FieldSpec, ...]:
+    classes = getattr(model, "classes_", None)
+    if classes is None or isinstance(classes, list):
+        return ()
+    kind = getattr(getattr(classes, "dtype", None), "kind", "O")
+    return (FieldSpec(name="", dtype=_KINDS.get(kind, "any"), shape=()),)
