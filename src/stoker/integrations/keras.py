@@ -23,10 +23,10 @@ _STATE = "training.json"
 class StokerCallback(keras.callbacks.Callback):  # type: ignore[misc]
     """Reports metrics after every epoch, saves a checkpoint after every `every_n_epochs`, goes on from the newest one.
 
-    The model must be built before `fit`. `every_n_batches` reports the running metrics within an epoch too. The newest
-    `keep` checkpoints stay with the run. Told to stop, it saves at the next batch and the process ends; with
-    `exit_on_stop=False`, `fit()` returns instead. Keras cannot begin in the middle of an epoch: one that was stopped
-    within is begun again, with the weights it had.
+    With `every_n_epochs=0` there is one checkpoint, at the end. The model must be built before `fit`.
+    `every_n_batches` reports the running metrics within an epoch too. The newest `keep` checkpoints stay with the run.
+    Told to stop, it saves at the next batch and the process ends; with `exit_on_stop=False`, `fit()` returns instead.
+    Keras cannot begin in the middle of an epoch: one that was stopped within is begun again, with the weights it had.
     """
 
     def __init__(
@@ -81,13 +81,19 @@ class StokerCallback(keras.callbacks.Callback):  # type: ignore[misc]
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         if self._link.stopped:
             return  # saved within the epoch
-        self._link.report(self._step, logs or {})
-        if (epoch + 1) % self._every_n_epochs == 0:
+        self.report_epoch(logs or {})
+        if self._every_n_epochs and (epoch + 1) % self._every_n_epochs == 0:
             self._save(epoch=epoch + 1)
         if self.params and self.params.get("epochs"):
             self._link.progress((epoch + 1) / self.params["epochs"])
 
+    def report_epoch(self, logs: dict[str, Any]) -> None:
+        """What the epoch came to: `val_loss` is the `loss` of `validation`."""
+        self._link.report(self._step, logs)
+
     def on_train_end(self, logs: Any = None) -> None:
+        if not self._link.stopped and not self._every_n_epochs:
+            self._save(epoch=self._epoch + 1)
         if self._link.stopped and self._exit_on_stop:
             self._link.leave()
 

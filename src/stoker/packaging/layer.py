@@ -53,7 +53,11 @@ def provided_folder(home: Home) -> Path:
     """HOME/provided/ID: links to this stoker and to the modules that every job can import."""
     own = Path(__file__).resolve().parents[1]
     folder = home.root / "provided" / hashlib.sha256(str(own).encode()).hexdigest()[:12]
-    targets = {"stoker": own, "hypertune": own / "packaging" / "provided" / "hypertune"}
+    targets = {
+        "stoker": own,
+        "hypertune": own / "packaging" / "provided" / "hypertune",
+        "determined": own / "compat" / "names" / "determined",
+    }
     for name, target in targets.items():
         link = folder / name
         if not os.path.lexists(link):

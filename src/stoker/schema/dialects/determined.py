@@ -35,6 +35,8 @@ _LEGACY_TRIAL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 # Stoker starts the ranks itself, with torchrun's variables, so the launcher in front of the script has nothing to do.
 _LAUNCHER = re.compile(r"python3?\s+-m\s+determined\.launch\.torch_distributed\s+(?:(?:-\S+\s+)*--\s+)?(?=[^-\s])")
 
+_PER_SLOT = re.compile(r"\bdetermined\.launch\.(torch_distributed|deepspeed|horovod|tensorflow)\b")
+
 # Meaningless where there are no containers, no Kubernetes, no Slurm; or dead in Determined itself.
 _MEANINGLESS = {
     "": (
@@ -101,7 +103,7 @@ def read(document: Mapping[str, Any], *, source: str) -> Reading:
         "kind": "command",
         "command": list(_command(experiment)),
         "data": {**experiment.data, "stoker": _for_user_code(experiment, document)},
-        "resources": {"slots": max(_slots(experiment), 1)},
+        "resources": _resources(experiment),
         "environment": {"variables": _variables(experiment)},
         "restarts": {"max_restarts": _max_restarts(experiment)},
         "priority": _priority(experiment.resources.priority),
@@ -117,6 +119,18 @@ def read(document: Mapping[str, Any], *, source: str) -> Reading:
     if experiment.preemption_timeout is not None:
         values["limits"] = {"grace_s": float(experiment.preemption_timeout)}
     return Reading(values=values, ignored=tuple(_ignored(experiment)), notes=tuple(_notes(experiment, name)))
+
+
+def _resources(experiment: Experiment) -> Values:
+    """A process for each slot where a launcher of ranks was named; else one process, which has all the slots.
+
+    `entrypoint_script` is the Trainer API proposal's word, and there the ranks are the platform's.
+    """
+    slots = max(_slots(experiment), 1)
+    if slots == 1 or _legacy_trial(experiment) is not None or experiment.entrypoint is None:
+        return {"slots": slots}
+    words = experiment.entrypoint if isinstance(experiment.entrypoint, str) else " ".join(experiment.entrypoint)
+    return {"slots": slots} if _PER_SLOT.search(words) else {"slots": 1, "cpus": float(slots)}
 
 
 def _search(experiment: Experiment, *, source: str) -> SearchSpec | None:
@@ -194,6 +208,7 @@ def _in_batches(length: Length, experiment: Experiment, *, source: str) -> Lengt
 
 def _for_user_code(experiment: Experiment, document: Mapping[str, Any]) -> Values:
     found: Values = {
+        "slots": max(_slots(experiment), 1),
         "trainer": _trainer(experiment),
         "experiment": _without_secrets({name: value for name, value in document.items() if name != "data"}),
     }

@@ -1,0 +1,58 @@
+"""Train a trial class by its experiment file alone: `entrypoint: model_def:MyTrial`, the older dialect's way."""
+
+import importlib
+import os
+import sys
+from typing import Any
+
+from stoker import context as runs
+from stoker import pytorch
+from stoker.errors import StokerError, UsageError
+from stoker.pytorch.units import unit_of
+
+
+def train(spec: str) -> int:
+    """Find the class, build it with the trial's hyperparameters, fit it as the file says."""
+    try:
+        cls = find_class(spec)
+        settings = dict(runs.init().config_data.get("stoker", {}).get("trainer", {}))
+        if issubclass(cls, pytorch.PyTorchTrial):
+            _train_pytorch(cls, settings)
+        else:
+            from stoker.compat.determined.keras_trial import train_keras  # noqa: PLC0415 - TensorFlow
+
+            train_keras(cls, settings)
+    except StokerError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return error.exit_code
+    return 0
+
+
+def find_class(spec: str) -> type[Any]:
+    module_name, _, class_name = spec.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name != module_name.split(".")[0]:
+            raise  # something that it imports is missing: its traceback says where
+        raise UsageError(
+            f"entrypoint {spec}: there is no {module_name.replace('.', '/')}.py in the package."
+        ) from error
+    found = getattr(module, class_name, None)
+    if not isinstance(found, type):
+        raise UsageError(f"entrypoint {spec}: {module_name} has no class {class_name}.")
+    return found
+
+
+def _train_pytorch(cls: type[pytorch.PyTorchTrial], settings: dict[str, Any]) -> None:
+    """Lengths and periods are in the run's data, where `fit` finds them by itself."""
+    with pytorch.init(aggregation_frequency=settings.get("aggregation_frequency", 1)) as context:
+        trial = cls(context)
+        given = {name: settings[name] for name in ("step_zero_validation", "profiling_enabled") if name in settings}
+        period = unit_of(settings.get("reporting_period"))
+        pytorch.Trainer(trial, context).fit(
+            reporting_period=period or pytorch.Batch(100),
+            checkpoint_policy=settings.get("checkpoint_policy", "best"),
+            **given,
+        )
