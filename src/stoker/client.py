@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
+from stoker.client_models import ModelCalls
 from stoker.connection import API as API
 from stoker.connection import Connection as Connection
 from stoker.connection import Params
@@ -41,7 +42,7 @@ from stoker.schema.record import (
 _START_TIMEOUT_S = 60.0
 
 
-class Client:
+class Client(ModelCalls):
     """A server's API, for people's scripts and for the command line."""
 
     def __init__(self, address: ServerAddress, *, home: Home | None = None, timeout_s: float = 60.0) -> None:

@@ -25,7 +25,7 @@ def build_launch(job: Job, trial: Trial, run: Run, pool: Pool) -> Launch:
         args=spec.args,
         hparams=trial.hparams,
         data=spec.data,
-        job_dir=_job_dir(spec, trial),
+        job_dir=job_dir_of(spec, trial),
         replicas=replicas_for(spec.resources, pool),
         chief_name=spec.chief_name,
         in_search=spec.search is not None,
@@ -42,7 +42,7 @@ def find_run(job: Job, run: str) -> tuple[Trial, Run]:
     return next((trial, found) for trial in job.trials for found in trial.runs if found.id == run)
 
 
-def _job_dir(spec: JobSpec, trial: Trial) -> str | None:
+def job_dir_of(spec: JobSpec, trial: Trial) -> str | None:
     """Each trial of a search has a folder of its own, named by its number, as on AI Platform."""
     if spec.job_dir is None or spec.search is None:
         return spec.job_dir

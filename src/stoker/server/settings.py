@@ -39,6 +39,12 @@ class PoolConfig(Model):
         return self
 
 
+class ModelsConfig(Model):
+    """`[models]`: where registered models are kept, if not in the home."""
+
+    url: str | None = None
+
+
 class Config(Model):
     """config.toml as it is written."""
 
@@ -46,6 +52,7 @@ class Config(Model):
     default_pool: str | None = None
     idle_exit_s: Annotated[float, Field(gt=0)] = 900.0
     max_package_bytes: Annotated[int, Field(gt=0)] = 1 << 30
+    models: ModelsConfig = ModelsConfig()
 
 
 class Settings(Model):
@@ -55,6 +62,7 @@ class Settings(Model):
     default_pool: str
     idle_exit_s: float
     max_package_bytes: int
+    models_url: str | None = None
 
 
 def load_settings(path: Path, *, capacity: Callable[[], Share]) -> Settings:
@@ -74,6 +82,7 @@ def load_settings(path: Path, *, capacity: Callable[[], Share]) -> Settings:
         default_pool=default,
         idle_exit_s=config.idle_exit_s,
         max_package_bytes=config.max_package_bytes,
+        models_url=config.models.url,
     )
 
 

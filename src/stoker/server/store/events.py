@@ -16,6 +16,7 @@ from stoker.schema.event import (
     InvalidHp,
     Log,
     Metric,
+    ModelSaved,
     Phase,
     PhaseStarted,
     Progress,
@@ -23,6 +24,7 @@ from stoker.schema.event import (
 from stoker.schema.state import RunState, StopReason
 from stoker.server.store.base import Appended
 from stoker.server.store.logs import pack
+from stoker.server.store.model_tables import saved_models
 from stoker.server.store.tables import checkpoints, jobs, logs, metrics, nodes, runs, trials
 
 _INT64 = 2**63 - 1
@@ -90,6 +92,7 @@ def _record(connection: Connection, row: Row[Any], node: int, events: Sequence[E
     _insert(connection, logs, ({**keys, "node": node, **_log(e, now)} for e in events if isinstance(e, Log)))
     _insert(connection, metrics, ({**keys, **_metric(e, now)} for e in events if isinstance(e, Metric)))
     _insert(connection, checkpoints, ({**keys, **_checkpoint(e, now)} for e in events if isinstance(e, Checkpoint)))
+    _insert(connection, saved_models, ({**keys, **_model(e, now)} for e in events if isinstance(e, ModelSaved)))
     _update_trial(connection, row.trial, events, now=now)
     moved = _update_run(connection, row, events, now=now)
     return moved or (row.search == "open" and any(isinstance(event, Metric) for event in events))
@@ -129,6 +132,17 @@ def _checkpoint(event: Checkpoint, now: float) -> Values:
         "path": event.path,
         "size_bytes": _int64(event.size_bytes),
         "metadata": json.dumps(event.metadata),
+    }
+
+
+def _model(event: ModelSaved, now: float) -> Values:
+    return {
+        "time": _finite(event.time, now),
+        "name": event.name,
+        "path": event.path,
+        "framework": event.framework,
+        "metrics": json.dumps(event.metrics),
+        "size_bytes": _int64(event.size_bytes),
     }
 
 

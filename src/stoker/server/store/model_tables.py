@@ -2,7 +2,7 @@
 
 from sqlalchemy import BigInteger, Column, Float, ForeignKey, Index, Integer, String, Table, Text, UniqueConstraint
 
-from stoker.server.store.tables import Number, metadata
+from stoker.server.store.tables import Number, Words, metadata
 
 # `counted` numbers versions and never goes back, so that a number is never that of another version later.
 models = Table(
@@ -47,9 +47,9 @@ saved_models = Table(
     Column("job", ForeignKey("jobs.number"), nullable=False),
     Column("run", ForeignKey("runs.number"), nullable=False),
     Column("time", Float, nullable=False),
-    Column("name", String, nullable=False),
-    Column("path", Text, nullable=False),
-    Column("framework", String, nullable=False),
+    Column("name", Words, nullable=False),
+    Column("path", Words, nullable=False),
+    Column("framework", Words, nullable=False),
     Column("metrics", Text, nullable=False),
     Column("size_bytes", BigInteger, nullable=False),
 )

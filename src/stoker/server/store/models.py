@@ -3,7 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, delete, insert, select, update
 
@@ -13,74 +13,16 @@ from stoker.schema.registry import NewModel, Reference, RegisteredModel, SavedMo
 from stoker.server.store import jobs as job_rows
 from stoker.server.store.dialect import Writer
 from stoker.server.store.model_tables import aliases, models, saved_models, versions
+from stoker.server.store.postgres import patient_methods
 from stoker.server.store.runs import inserted_key
 from stoker.server.store.tables import runs, trials
 
 _APART = {"model", "name", "number", "url", "created", "is_default", "aliases"}  # not in a version's `record`
 
 
-class ModelStore(Protocol):
-    """Registered models. As with all of the store, every method is one transaction, and may be called from any thread.
-
-    1. A model with versions has a default one: the first, until another is made it.
-    2. The default cannot be removed while there are others.
-    3. Numbers and names are of one version alone; numbers are never used again.
-    4. What does not exist is NotFoundError; what the rules forbid is ConflictError; nothing changes then.
-    """
-
-    def add_model(self, new: NewModel, *, now: float) -> RegisteredModel: ...
-
-    def model(self, name: str) -> RegisteredModel: ...
-
-    def models(self) -> tuple[RegisteredModel, ...]:
-        """By name."""
-        ...
-
-    def change_model(
-        self, name: str, *, description: str | None = None, labels: Labels | None = None
-    ) -> RegisteredModel: ...
-
-    def remove_model(self, name: str) -> None:
-        """ConflictError while it has versions."""
-        ...
-
-    def next_number(self, model: str) -> int:
-        """A number for a version to come, taken for it alone."""
-        ...
-
-    def add_version(self, version: Version, *, alias: str | None = None) -> Version:
-        """Make it visible. Its `is_default` and `aliases` are the store's to say."""
-        ...
-
-    def version(self, which: Reference) -> Version: ...
-
-    def versions(self, model: str) -> tuple[Version, ...]:
-        """Newest first."""
-        ...
-
-    def set_default(self, which: Reference) -> Version: ...
-
-    def set_alias(self, model: str, alias: str, which: Reference) -> Version:
-        """The alias moves to this version."""
-        ...
-
-    def remove_alias(self, model: str, alias: str) -> None: ...
-
-    def check_removable(self, which: Reference) -> Version:
-        """The version, if `remove_version` would remove it."""
-        ...
-
-    def remove_version(self, which: Reference) -> Version:
-        """With its aliases."""
-        ...
-
-    def saved_models(self, job: str) -> tuple[SavedModel, ...]:
-        """What a job's runs said they saved, oldest first."""
-        ...
-
-
+@patient_methods
 class SqlModelStore:
-    """See `ModelStore` for the contract."""
+    """See `model_store.ModelStore` for the contract."""
 
     def __init__(self, engine: Engine, write: Writer) -> None:
         self._engine, self._write = engine, write
@@ -213,11 +155,8 @@ def _model(connection: Connection, name: str) -> RegisteredModel:
 
 
 def _registered(connection: Connection, row: Row[Any]) -> RegisteredModel:
-    names = dict(
-        connection.execute(select(versions.c.key, versions.c.name).where(versions.c.model == row.number))
-        .tuples()
-        .fetchall()
-    )
+    query = select(versions.c.key, versions.c.name).where(versions.c.model == row.number)
+    names = {key: name for key, name in connection.execute(query)}
     return RegisteredModel(
         name=row.name,
         description=row.description,
