@@ -20,8 +20,11 @@ from stoker.server.scheduler import Scheduler
 from stoker.server.settings import Settings
 from stoker.server.store.base import Store
 from stoker.server.store.sql import open_store
+from tests.postgres import database, own_postgres, postgres
 from tests.processes import wait_until
 from tests.server.fakes import AtOnce, FakeClock, FakeEngine
+
+__all__ = ["database", "own_postgres", "postgres"]  # fixtures, for the tests here
 
 TOKEN = "secret-of-the-test"
 

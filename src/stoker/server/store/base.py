@@ -12,6 +12,7 @@ from stoker.schema.job import JobSpec, Labels, Share
 from stoker.schema.record import CheckpointRecord, Job, JobSummary, LogPage, MetricPoint, Run, TrialList
 from stoker.schema.state import Intent, JobState, RunState, StopReason
 from stoker.search.base import Prior, Record
+from stoker.server.store.model_store import ModelStore
 
 SearchState = Literal["open", "done", "failed"]
 
@@ -190,6 +191,11 @@ class Store(Protocol):
     7. What does not exist is NotFoundError; what the state does not allow is ConflictError; nothing changes then.
     """
 
+    @property
+    def models(self) -> ModelStore:
+        """The registry's part."""
+        ...
+
     def add_job(self, new: NewJob, *, now: float) -> tuple[Job, bool]:
         """Store a job with its first trial and run; True if it is new.
 
@@ -307,5 +313,9 @@ class Store(Protocol):
         ...
 
     def checkpoints(self, job: str) -> tuple[CheckpointRecord, ...]: ...
+
+    def is_ours(self) -> bool:
+        """False once another server has taken the database: this one has to end."""
+        ...
 
     def close(self) -> None: ...

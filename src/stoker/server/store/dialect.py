@@ -6,11 +6,41 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError
+
+from stoker.errors import UsageError
+from stoker.server.store.postgres import open_postgres
 
 _WRITES = "stoker_writes"
 
 Writer = Callable[[], AbstractContextManager[Connection]]
+
+
+def open_database(database: Path | str) -> Engine:
+    """A SQLite file, or what a URL names: `postgresql://user@host:port/name`, `sqlite:///path`; UsageError."""
+    if isinstance(database, Path):
+        return open_sqlite(database)
+    try:
+        url = make_url(database)
+    except (ArgumentError, ValueError):
+        url = None
+    match url and url.get_backend_name():
+        case "postgresql" | "postgres" if url is not None:
+            return open_postgres(url)
+        case "sqlite" if url is not None and url.database:
+            return open_sqlite(Path(url.database))
+    raise UsageError(
+        f"{database.partition('@')[2] or database!r} is not a database: give postgresql://USER@HOST:PORT/NAME"
+        " or sqlite:///PATH."
+    )
+
+
+def reader_of(engine: Engine) -> Engine:
+    """For transactions that read: all of one sees the same moment."""
+    if engine.dialect.name == "sqlite":
+        return engine
+    return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
 
 def open_sqlite(path: Path) -> Engine:

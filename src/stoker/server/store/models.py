@@ -21,6 +21,7 @@ _APART = {"model", "name", "number", "url", "created", "is_default", "aliases"} 
 
 
 @patient_methods
+@patient_methods
 class SqlModelStore:
     """See `model_store.ModelStore` for the contract."""
 

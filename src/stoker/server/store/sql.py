@@ -27,24 +27,48 @@ from stoker.server.store.base import (
     SearchNews,
     SearchPast,
 )
-from stoker.server.store.dialect import open_sqlite, writer_of
+from stoker.server.store.dialect import open_database, reader_of, writer_of
 from stoker.server.store.migrate import migrate
+from stoker.server.store.models import SqlModelStore
+from stoker.server.store.postgres import Ownership, owned_writer, patient_methods
 from stoker.server.store.tables import checkpoints, metrics, runs, trials
 
 
-def open_store(path: Path) -> "SqlStore":
-    """The store in this SQLite file; ServerError if a newer stoker wrote it."""
-    return SqlStore(open_sqlite(path))
+def open_store(database: Path | str, *, home: str = "") -> "SqlStore":
+    """The store in this SQLite file, or behind this URL.
+
+    UsageError if it cannot be opened, ServerError if a newer stoker wrote it, ConflictError if another server has it.
+    """
+    engine = open_database(database)
+    try:
+        return SqlStore(engine, home=home)
+    except BaseException:
+        engine.dispose()
+        raise
 
 
+@patient_methods
 class SqlStore:
     """See `base.Store` for the contract."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._write = writer_of(engine)
-        with self._write() as connection:
-            migrate(connection)
+    def __init__(self, engine: Engine, *, home: str = "") -> None:
+        self._engine = reader_of(engine)
+        self._owner: Ownership | None = None
+        if engine.dialect.name == "sqlite":
+            self._write = writer_of(engine)
+            with self._write() as connection:
+                migrate(connection)
+        else:
+            self._owner = Ownership(engine, home=home)
+            self._write = owned_writer(engine, self._owner)
+            with engine.begin() as connection:
+                migrate(connection)
+                self._owner.claim(connection)
+        self.models = SqlModelStore(self._engine, self._write)
+
+    def is_ours(self) -> bool:
+        """False once another server has taken the database: this one has to end."""
+        return self._owner is None or self._owner.keep()
 
     def add_job(self, new: NewJob, *, now: float) -> tuple[Job, bool]:
         with self._write() as connection:
@@ -174,6 +198,8 @@ class SqlStore:
             return searches.checkpoint_of(connection, trial)
 
     def close(self) -> None:
+        if self._owner is not None:
+            self._owner.close()
         self._engine.dispose()
 
 
