@@ -5,6 +5,7 @@ above this room, is imported before a model of its kind is loaded. One whose fra
 `signature_name: str` too.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -73,7 +74,12 @@ def named(name: str) -> str:
 
 def found_in(folder: Path) -> dict[str, str]:
     """The model files of a folder without a card, each with its framework."""
-    names = sorted(path.name for path in folder.iterdir() if path.is_file())
+    return found_among(path.name for path in folder.iterdir() if path.is_file())
+
+
+def found_among(given: Iterable[str]) -> dict[str, str]:
+    """The same by the names of a folder's files alone, for one that is elsewhere."""
+    names = sorted(given)
     if "predictor.py" in names:  # it loads the others by itself
         return {"predictor.py": "custom"}
     found = {name: _BARE[name] for name in names if name in _BARE}
