@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -66,6 +67,7 @@ def _of_server(home: "Home") -> list[Setting]:
         "default_pool": settings.default_pool,
         "idle_exit_s": settings.idle_exit_s,
         "max_package_bytes": settings.max_package_bytes,
+        "database": _without_password(settings.database) if settings.database else str(home.database),
     }
     for name, pool in settings.pools.items():
         in_force[f"pools.{name}.engine"] = pool.engine
@@ -78,10 +80,21 @@ def _of_server(home: "Home") -> list[Setting]:
         Setting(
             name,
             str(in_force.get(name, written.get(name))),
-            f"file: {home.config}" if name in written else _default_origin(name),
+            _origin(name, written, home),
         )
         for name in names
     ]
+
+
+def _origin(name: str, written: dict[str, str], home: "Home") -> str:
+    if name == "database" and os.environ.get("STOKER_DATABASE"):
+        return "environment: STOKER_DATABASE"
+    return f"file: {home.config}" if name in written else _default_origin(name)
+
+
+def _without_password(url: str) -> str:
+    """postgresql://ada:secret@host/jobs as postgresql://ada:***@host/jobs"""
+    return re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1:***@", url)
 
 
 def _default_origin(name: str) -> str:

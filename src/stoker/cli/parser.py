@@ -51,6 +51,12 @@ class Parser(argparse.ArgumentParser):
         self.epilog = f"Example:\n{_indented(example)}"
         self.set_defaults(run=run, takes_user_args=False)
 
+    def allow_no_verb(self, run: Command, *, options: Callable[["Parser"], object]) -> None:
+        """What a noun with verbs does with `options` of its own alone (`stoker server --database URL`)."""
+        options(self)
+        self._subparsers_action.required = False
+        self.set_defaults(run=run, takes_user_args=False)
+
     def run(self, arguments: Arguments, user_args: Sequence[str] | None) -> int:
         if user_args is not None and not arguments.takes_user_args:
             raise UsageError(f"`--` and what follows it mean nothing to `{self.prog}` here. Leave them out.")

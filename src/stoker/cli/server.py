@@ -1,5 +1,6 @@
 """`stoker server`: the server starts by itself when a command needs it; these are for looking and for control."""
 
+import argparse
 import json
 import os
 import sys
@@ -10,7 +11,7 @@ from urllib.parse import urlencode
 from stoker.cli import flags
 from stoker.cli.output import say
 from stoker.cli.parser import Arguments, Parser
-from stoker.errors import ServerError
+from stoker.errors import ConflictError, ServerError, UsageError
 from stoker.processes import ProcessId
 
 if TYPE_CHECKING:
@@ -20,9 +21,10 @@ _STOP_TIMEOUT_S = 30.0
 
 
 def build(parser: Parser) -> None:
-    parser.add_command(
+    start_command = parser.add_command(
         "start", start, help="start the server in the background, if it is not running", example="stoker server start"
     )
+    _add_database(start_command)
     parser.add_command(
         "stop", stop, help="end the server; jobs that run go on without it", example="stoker server stop"
     )
@@ -35,13 +37,47 @@ def build(parser: Parser) -> None:
     )
     run_command.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="a loopback address (127.0.0.1)")
     run_command.add_argument("--port", type=flags.whole, default=0, metavar="P", help="a free one if not given")
+    _add_database(run_command)
+    copy = parser.add_command(
+        "copy-store",
+        copy_store,
+        help="copy all that a server keeps into another database, which must be empty",
+        example="stoker server copy-store --from sqlite:///home/ada/stoker.db --to postgresql://ada@db.example/stoker",
+    )
+    copy.add_argument("--from", dest="source", metavar="URL", help="default: the database of this home")
+    copy.add_argument("--to", dest="target", metavar="URL", required=True, help="a database with no tables of ours")
+    parser.allow_no_verb(serve, options=lambda noun: noun.add_argument("--database", metavar="URL", help=_DATABASE))
+
+
+_DATABASE = (
+    "where it keeps what it knows: postgresql://USER@HOST:PORT/NAME (default: config.toml, or a file in the home)"
+)
+
+
+def _add_database(command: Parser) -> None:
+    # Without a default of its own: that would hide the one given before the verb.
+    command.add_argument("--database", metavar="URL", default=argparse.SUPPRESS, help=_DATABASE)
 
 
 def start(arguments: Arguments) -> None:
     from stoker.client import connect
 
+    if arguments.database:
+        _refuse_if_running()
+        os.environ["STOKER_DATABASE"] = arguments.database
+        say('This time. To keep it there, write it into config.toml: database = "…"')
     health = connect().health()
     say(f"The server runs at {health.url} (pid {health.pid}).")
+
+
+def _refuse_if_running() -> None:
+    from stoker.client import connect
+
+    try:
+        running = connect(start=False).health()
+    except ServerError:
+        return
+    raise ConflictError(f"A server runs already (pid {running.pid}). End it first, with `stoker server stop`.")
 
 
 def stop(arguments: Arguments) -> None:
@@ -87,7 +123,38 @@ def run(arguments: Arguments) -> None:
     # The command line that starts it in the background, in place of this process: signals reach it directly.
     never = str(100 * 365 * 86400)  # in the foreground it stays until it is told to go
     words = ["--host", arguments.host, "--port", str(arguments.port), "--idle-exit-s", never]
+    if arguments.database:
+        os.environ["STOKER_DATABASE"] = arguments.database  # not among the words, which everybody can see
     os.execv(sys.executable, [sys.executable, "-m", "stoker.server", *words])
+
+
+def serve(arguments: Arguments) -> None:
+    """`stoker server --database URL`, without a verb."""
+    if not arguments.database:
+        raise UsageError("Missing: VERB. See `stoker server --help`.")
+    arguments.host, arguments.port = "127.0.0.1", 0
+    run(arguments)
+
+
+def copy_store(arguments: Arguments) -> None:
+    from stoker.engines.local import local_capacity
+    from stoker.home import Home
+    from stoker.server.settings import load_settings
+    from stoker.server.store.copy import copy_all
+
+    home = Home.find()
+    source = arguments.source or load_settings(home.config, capacity=local_capacity).database or home.database
+    copied = copy_all(source, arguments.target, step=_show_step)
+    say(f"Copied {sum(copied.values())} rows of {len(copied)} tables; both sides were read back and are the same.")
+    say('To use it from now on, write it into config.toml: database = "…"')
+
+
+def _show_step(table: str, done: int, total: int) -> None:
+    """A bar that is written over itself; on a terminal only."""
+    if sys.stderr.isatty():
+        share = done / total if total else 1.0
+        line = f"{table:<16}{'#' * round(30 * share):<30} {done} of {total}"
+        print(f"\r\033[K{line}" + "\n" * (done >= total), end="", file=sys.stderr, flush=True)
 
 
 def page_url(client: "Client") -> str:

@@ -20,12 +20,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from stoker.client import is_alive
 from stoker.engines.local import LocalEngine, local_capacity
-from stoker.errors import StokerError, UsageError
+from stoker.errors import ConflictError, StokerError, UsageError
 from stoker.home import Home, ServerAddress
 from stoker.server.app import Server, create_app
 from stoker.server.live import Live
 from stoker.server.scheduler import Scheduler
-from stoker.server.settings import Settings, load_settings
+from stoker.server.settings import DATABASE_VARIABLE, Settings, load_settings
 from stoker.server.store.base import Store
 from stoker.server.store.sql import open_store
 
@@ -33,7 +33,7 @@ logger = logging.getLogger("stoker.server")
 
 _LOG_BYTES = 10 << 20
 _LOCK_WAIT_S = 20.0
-_IDLE_LOOK_TICKS = 20  # of uvicorn's 0.1 s
+_LOOK_TICKS = 20  # of uvicorn's 0.1 s
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,14 +42,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         home.make()
         with _lock(home) as ours:
-            if not ours:
-                sys.stderr.write(f"A server for {home.root} is running already.\n")
-                return 0
-            _serve(home, host=given.host, port=given.port, idle_exit_s=given.idle_exit_s)
+            if ours:
+                return _serve(home, given)
+        sys.stderr.write(f"A server for {home.root} is running already.\n")
+        return 0
     except (StokerError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_code if isinstance(error, StokerError) else 1
-    return 0
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -58,6 +57,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=0, help="default: any free one")
     parser.add_argument("--idle-exit-s", type=float, help="go away after so long with nothing to do (default: 900)")
     parser.add_argument("--home", help="default: STOKER_HOME")
+    parser.add_argument("--database", metavar="URL", help="default: STOKER_DATABASE, config.toml, HOME/stoker.db")
     return parser.parse_args(arguments)
 
 
@@ -85,15 +85,21 @@ def _is_ours(descriptor: int, home: Home) -> bool:
         time.sleep(0.05)
 
 
-def _serve(home: Home, *, host: str, port: int, idle_exit_s: float | None) -> None:
+def _serve(home: Home, given: argparse.Namespace) -> int:
     settings = load_settings(home.config, capacity=local_capacity)
-    if idle_exit_s is not None:
-        settings = settings.with_(idle_exit_s=idle_exit_s)
-    with closing(_listen(host, port)) as listener, closing(open_store(home.database)) as store:
+    # It may hold a password, and what is in our environment is in that of user code.
+    os.environ.pop(DATABASE_VARIABLE, None)
+    if given.idle_exit_s is not None:
+        settings = settings.with_(idle_exit_s=given.idle_exit_s)
+    database = given.database or settings.database or home.database
+    with (
+        closing(_listen(given.host, given.port)) as listener,
+        closing(open_store(database, home=str(home.root))) as store,
+    ):
         _log_to(home.server_log)
         # A request must not wait 5 ms, Python's default, whenever the scheduler looks through a thousand jobs.
         sys.setswitchinterval(0.001)
-        _Web(home, settings, store, listener).serve_until_told()
+        return _Web(home, settings, store, listener).serve_until_told()
 
 
 class _Web(uvicorn.Server):
@@ -104,6 +110,7 @@ class _Web(uvicorn.Server):
         self._store = store
         self._listener = listener
         self._idle_exit_s = settings.idle_exit_s
+        self._exit_code = 0
         self._live = Live()
         self._address = ServerAddress(url=_url(listener), token=home.token(), pid=os.getpid())
         self._presence = _Presence(create_app(self._parts(settings)))
@@ -123,7 +130,7 @@ class _Web(uvicorn.Server):
             )
         )
 
-    def serve_until_told(self) -> None:
+    def serve_until_told(self) -> int:
         # uvicorn sends itself the signal it stopped for once more; ours must still put things in order after that.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)
@@ -135,6 +142,7 @@ class _Web(uvicorn.Server):
         finally:
             self._forget()
             logger.info("ended; runs go on")
+        return self._exit_code
 
     def leave(self) -> None:
         self._forget()  # who looks for a server from now on starts the next one, which waits until this one is gone
@@ -145,11 +153,22 @@ class _Web(uvicorn.Server):
         self._home.write_server(self._address)
 
     async def on_tick(self, counter: int) -> bool:
-        if counter % _IDLE_LOOK_TICKS == 0 and self._presence.idle_s() > self._idle_exit_s:
-            if not await asyncio.to_thread(self._store.has_work):
+        if counter % _LOOK_TICKS == 0 and not self.should_exit:
+            await asyncio.to_thread(self._look)
+        return await super().on_tick(counter)
+
+    def _look(self) -> None:
+        """Whether to go on."""
+        try:
+            if not self._store.is_ours():
+                logger.error("another server has taken the database; this one ends, and its runs are for the other")
+                self._exit_code = ConflictError.exit_code
+                self.leave()
+            elif self._presence.idle_s() > self._idle_exit_s and not self._store.has_work():
                 logger.info("nothing to do for %g s", self._idle_exit_s)
                 self.leave()
-        return await super().on_tick(counter)
+        except StokerError as error:  # the database does not answer at the moment
+            logger.warning("%s", error)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._forget()

@@ -260,8 +260,8 @@ class Scheduler:
         self._submit(run)
 
     def _submit(self, run: str) -> None:
+        job = self._store.job_of(run)
         try:
-            job = self._store.job_of(run)
             handle = self._engines[self._engine_of(job)].submit(self._launch(job, run))
         except StokerError as error:
             self._move(Move(run, RunState.FAILED, message=str(error)))

@@ -34,6 +34,7 @@ from stoker.server.store.base import (
     Store,
     TrialNow,
 )
+from stoker.server.store.postgres import StoreLostError
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +100,7 @@ class Searches:
         try:
             found = self._find(job)
             return found is not None and self._advance(job, found, room=self._room(job, jobs))
-        except OperationalError:
+        except (OperationalError, StoreLostError):
             logger.exception("search of job %s could not be stored; it is rebuilt", job.id)
             self._forget(job.id)
             return False

@@ -1,5 +1,6 @@
 """What the owner of a server may choose: HOME/config.toml, read once at the start."""
 
+import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from stoker.schema.model import Model
 from stoker.schema.pool import DEFAULT_TIERS, Pool, Tier
 
 DEFAULT_POOL = "local"
+DATABASE_VARIABLE = "STOKER_DATABASE"
 # What AI Platform's scripts pass to --region: europe-west1, us-central1, asia-northeast3, northamerica-northeast1.
 _CLOUD_REGION = re.compile(
     r"(?:africa|asia|australia|europe|me|northamerica|southamerica|us)"
@@ -52,6 +54,7 @@ class Config(Model):
     default_pool: str | None = None
     idle_exit_s: Annotated[float, Field(gt=0)] = 900.0
     max_package_bytes: Annotated[int, Field(gt=0)] = 1 << 30
+    database: Annotated[str, Field(min_length=1)] | None = None
     models: ModelsConfig = ModelsConfig()
 
 
@@ -62,11 +65,14 @@ class Settings(Model):
     default_pool: str
     idle_exit_s: float
     max_package_bytes: int
+    database: str | None = None  # a URL; none is a file in the home
     models_url: str | None = None
 
 
 def load_settings(path: Path, *, capacity: Callable[[], Share]) -> Settings:
     """The settings of this file, or the defaults if there is none; ConfigError names every bad field.
+
+    STOKER_DATABASE wins over the file's `database`.
 
     `capacity` says what the machine has, for what the file does not.
     """
@@ -82,6 +88,7 @@ def load_settings(path: Path, *, capacity: Callable[[], Share]) -> Settings:
         default_pool=default,
         idle_exit_s=config.idle_exit_s,
         max_package_bytes=config.max_package_bytes,
+        database=os.environ.get(DATABASE_VARIABLE) or config.database,
         models_url=config.models.url,
     )
 

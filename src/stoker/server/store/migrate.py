@@ -9,6 +9,7 @@ from pathlib import Path
 from sqlalchemy import Column, Connection, MetaData, String, Table, insert, inspect, select
 
 from stoker.errors import ServerError
+from stoker.server.store import model_tables  # noqa: F401 - so that `metadata` knows its tables
 from stoker.server.store.tables import meta, metadata
 
 MIGRATIONS = Path(__file__).parent / "migrations"
