@@ -7,14 +7,17 @@ socket, starts no thread and holds no token; the supervisor reads what it writes
     $STOKER_RUN_DIR/events.jsonl   append:  one JSON object a line, one write() each
     $STOKER_RUN_DIR/stop           exists:  the run should end; holds the reason
     $STOKER_RUN_DIR/checkpoints/   made:    where save_checkpoint copies and where trainers write
+    $STOKER_RUN_DIR/models/        made:    where save_model writes, a folder for each name
 
 Without a supervisor (plain `python train.py`) the run directory is ./stoker-runs/TIME-PID, made at the first write.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -88,6 +91,24 @@ class Context:
         self.latest_checkpoint = kept
         return kept
 
+    def save_model(self, model: Any, name: str = "model", **details: Any) -> str:
+        """Keep a model to predict with, as the bundle `name` of this run; returns its folder. Only rank 0 writes.
+
+        `model` is what was trained (torch, scikit-learn, XGBoost, Keras, transformers), or the path of a file or folder
+        that holds one already. `details` are those of `stoker.predict.exporters.export`: example, metrics, labels,
+        metadata, tokenizer, format.
+        """
+        if not re.match(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z", name):
+            raise ValueError("{!r} is no name for a model: letters, digits, '.', '_' and '-'.".format(name))
+        folder = os.path.join(self.run_dir, "models", name)
+        if self.rank == 0:
+            framework = self._export(model, folder, name, details)
+            metrics = {key: float(value) for key, value in (details.get("metrics") or {}).items()}
+            event = {"type": "model", "name": name, "path": folder, "framework": framework, "size_bytes": _size(folder)}
+            values = ",".join([_quoted(key) + ":" + _number(value) for key, value in metrics.items()])
+            self._write(_encode(event)[1:-1] + ',"metrics":{%s}' % values)
+        return folder
+
     @property
     def checkpoint_dir(self) -> str:
         """The run's own folder for checkpoints; made when asked for."""
@@ -135,6 +156,28 @@ class Context:
         # One write() with O_APPEND: lines of several ranks do not mix, and none is half there after kill -9.
         os.write(self._events, ('{%s,"time":%r,"replica":%s}\n' % (fields, time.time(), self._replica)).encode())
 
+    def _export(self, model: Any, folder: str, name: str, details: Dict[str, Any]) -> str:
+        """Write the bundle; returns the framework's name."""
+        is_path = isinstance(model, (str, os.PathLike))
+        try:
+            # By its name, and only here: it needs a newer Python than this file does, and libraries.
+            exporters = importlib.import_module("stoker.predict.exporters")
+        except (ImportError, SyntaxError) as error:
+            if not is_path:
+                hint = "Save the model with its framework, and give save_model() the path."
+                raise RuntimeError("This Python cannot write models ({}). {}".format(error, hint)) from error
+            _copy_as_folder(model, folder)  # as it is: a folder with one model file is a model too
+            return ""
+        details = dict(details)
+        details.setdefault("origin", self._origin())
+        return str(exporters.export(model, folder, name=name, **details).framework)
+
+    def _origin(self) -> Dict[str, Any]:
+        origin = {"hparams": json.loads(_encode(self.hparams)), "checkpoint": self.latest_checkpoint}
+        if self.managed:
+            origin.update(job=self.job, trial=self.trial, run=self.run_id, package=self._run.get("package"))
+        return origin
+
     def _copy_in(self, source: str, step: int) -> str:
         suffix = "" if os.path.isdir(source) else os.path.splitext(source)[1]
         kept = os.path.join(self.checkpoint_dir, "step-{:09d}{}".format(step, suffix))
@@ -143,14 +186,29 @@ class Context:
             shutil.copytree(source, partial)
         else:
             shutil.copy2(source, partial)
-        if os.path.isdir(kept):  # saved again: the old one goes only when the new one is whole
-            old = "{}.old-{}".format(kept, os.getpid())
-            os.rename(kept, old)
-            os.rename(partial, kept)
-            shutil.rmtree(old)
-        else:
-            os.replace(partial, kept)
+        _put_in_place(partial, kept)
         return kept
+
+
+def _copy_as_folder(source: Any, folder: str) -> None:
+    """A folder with what is in a folder, or with one file in it; whole or not at all."""
+    partial = "{}.partial-{}".format(folder, os.getpid())
+    if os.path.isdir(source):
+        shutil.copytree(source, partial)
+    else:
+        os.makedirs(partial)
+        shutil.copy2(source, partial)
+    _put_in_place(partial, folder)
+
+
+def _put_in_place(partial: str, kept: str) -> None:
+    if os.path.isdir(kept):  # saved again: the old one goes only when the new one is whole
+        old = "{}.old-{}".format(kept, os.getpid())
+        os.rename(kept, old)
+        os.rename(partial, kept)
+        shutil.rmtree(old)
+    else:
+        os.replace(partial, kept)
 
 
 def _read_run(run_dir: Optional[str]) -> Dict[str, Any]:

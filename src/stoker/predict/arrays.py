@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stoker.errors import InstanceError
-from stoker.predict.base import Instance, Prediction
+from stoker.predict.base import Instance
 from stoker.predict.checking import checked
 from stoker.schema.bundle import FieldSpec, Signature
 
@@ -90,28 +90,3 @@ def _same_length(rows: Sequence[Sequence[Any]]) -> None:
     for index, row in enumerate(rows):
         if len(row) != len(rows[0]):
             raise InstanceError(f"has {len(row)} values; those before it have {len(rows[0])}", index=index)
-
-
-def as_predictions(found: Any) -> list[Prediction]:
-    """What a framework answered, one JSON-ready prediction for each instance."""
-    if isinstance(found, dict):
-        columns = {str(name): as_predictions(values) for name, values in found.items()}
-        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    if hasattr(found, "tolist"):
-        found = found.tolist()
-    return [as_json(item) for item in found]
-
-
-def as_json(value: Any) -> Any:
-    """Numpy's scalars and arrays, and bytes, as JSON has them."""
-    if isinstance(value, str | int | float | bool) or value is None:
-        return value
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, dict):
-        return {str(key): as_json(item) for key, item in value.items()}
-    if hasattr(value, "tolist"):
-        return as_json(value.tolist())
-    if isinstance(value, list | tuple):
-        return [as_json(item) for item in value]
-    return str(value)

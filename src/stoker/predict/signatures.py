@@ -6,6 +6,13 @@ from typing import Any
 from stoker.schema.bundle import Dtype, FieldSpec, Signature
 
 _KINDS: dict[str, Dtype] = {"f": "float", "i": "integer", "u": "integer", "b": "boolean", "U": "string", "S": "bytes"}
+_WORDS: tuple[tuple[str, Dtype], ...] = (
+    ("float", "float"),
+    ("double", "float"),
+    ("bool", "boolean"),
+    ("int", "integer"),
+    ("str", "string"),
+)
 
 
 def of_estimator(model: Any) -> Signature:
@@ -30,16 +37,23 @@ def of_columns(columns: Mapping[str, Any], *, nullable: bool = False) -> tuple[F
 
 def of_array(name: str, values: Any, *, nullable: bool = False) -> FieldSpec:
     """One batched array as a field."""
-    dtype = _KINDS.get(_kind(values), "string" if _is_text(values) else "any")
+    dtype = _kind(values)
+    if dtype == "any" and _is_text(values):
+        dtype = "string"
     return FieldSpec(name=name, dtype=dtype, shape=tuple(int(size) for size in values.shape[1:]), nullable=nullable)
 
 
-def _kind(values: Any) -> str:
+def kind_of_dtype(text: str) -> Dtype:
+    """Of a dtype by its name: torch.float32, int64, bool, string."""
+    for word, kind in _WORDS:
+        if word in text:
+            return kind
+    return "any"
+
+
+def _kind(values: Any) -> Dtype:
     kind = getattr(values.dtype, "kind", None)
-    if kind is not None:
-        return str(kind)
-    text = str(values.dtype)  # torch.float32, torch.int64, torch.bool
-    return "f" if "float" in text else "b" if "bool" in text else "i" if "int" in text else "O"
+    return kind_of_dtype(str(values.dtype)) if kind is None else _KINDS.get(kind, "any")
 
 
 def _is_text(values: Any) -> bool:
@@ -67,3 +81,26 @@ def _outputs(model: Any) -> tuple[FieldSpec, ...]:
         return ()
     kind = getattr(getattr(classes, "dtype", None), "kind", "O")
     return (FieldSpec(name="", dtype=_KINDS.get(kind, "any"), shape=()),)
+
+
+def of_booster(booster: Any) -> Signature:
+    """Of XGBoost's own model, which takes missing values everywhere."""
+    names = booster.feature_names
+    if names is not None:
+        return Signature(inputs=tuple(FieldSpec(name=n, dtype="float", shape=(), nullable=True) for n in names))
+    width = int(booster.num_features())
+    return Signature(inputs=(FieldSpec(name="", dtype="float", shape=(width,), nullable=True),))
+
+
+def of_keras(model: Any) -> Signature:
+    """Of a built Keras model. One input goes without its name, which is nobody's choice (`keras_tensor_3`)."""
+    inputs = getattr(model, "inputs", None) or ()
+    fields = [
+        FieldSpec(
+            name=str(tensor.name) if len(inputs) > 1 else "",
+            dtype=kind_of_dtype(str(tensor.dtype)),
+            shape=tuple(tensor.shape[1:]),
+        )
+        for tensor in inputs
+    ]
+    return Signature(inputs=tuple(fields))

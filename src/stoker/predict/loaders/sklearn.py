@@ -2,13 +2,15 @@
 
 import warnings
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import joblib
 
 from stoker.errors import ConfigError, UsageError
-from stoker.predict.arrays import as_predictions, matrix, width
+from stoker.predict.answers import as_predictions
+from stoker.predict.arrays import matrix, width
 from stoker.predict.base import Instance, Prediction, Predictor
 from stoker.predict.blame import predict_or_blame
 from stoker.predict.checking import checked
@@ -23,13 +25,20 @@ _METHODS = ("predict", "predict_proba", "decision_function", "transform")
 def load(folder: Path, card: ModelCard, *, signature_name: str | None = None) -> Predictor:
     """`signature_name` is the method to call: predict (the default), predict_proba, decision_function, transform."""
     warn_of_other_versions(card)
-    model = unpickled(folder)
+    return predictor(unpickled(folder), card, signature_name=signature_name)
+
+
+def predictor(model: Any, card: ModelCard, *, signature_name: str | None = None) -> Predictor:
+    """Of the estimator itself; XGBoost's boosters come in such pickles too, as on AI Platform."""
+    if type(model).__module__.startswith("xgboost.") and type(model).__name__ == "Booster":
+        from_booster: Predictor = import_module("stoker.predict.loaders.xgboost").of_booster_object(model, card)
+        return from_booster
     method = signature_name or str(card.metadata.get("method", "predict"))
     if method in ("serving_default", ""):
         method = "predict"
     if method not in _METHODS or not hasattr(model, method):
         there = [name for name in _METHODS if hasattr(model, name)]
-        raise UsageError(f"{folder.name} has no {method!r}. Give one of {', '.join(there)} as --signature-name.")
+        raise UsageError(f"{card.name} has no {method!r}. Give one of {', '.join(there)} as --signature-name.")
     if type(model).__module__.startswith("xgboost."):
         card = card.with_(framework="xgboost")
     if not card.signature.inputs:

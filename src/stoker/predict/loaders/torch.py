@@ -1,0 +1,80 @@
+"""Torch programs that torch.export wrote (.pt2); names, kinds and shapes of the inputs are the program's own."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from stoker.errors import ConfigError
+from stoker.predict.answers import as_predictions
+from stoker.predict.arrays import arrays
+from stoker.predict.base import Instance, Prediction, Predictor
+from stoker.predict.blame import predict_or_blame
+from stoker.predict.signatures import kind_of_dtype
+from stoker.predict.versions import warn_of_other_versions
+from stoker.schema.bundle import FieldSpec, ModelCard
+
+
+def load(folder: Path, card: ModelCard) -> Predictor:
+    warn_of_other_versions(card)
+    path = next(iter(sorted(folder.glob("*.pt2"))), None)
+    if path is None:
+        raise ConfigError(f"No .pt2 file in {folder}: export the model again with torch.export or save_model().")
+    try:
+        program = torch.export.load(path)
+    except Exception as error:  # noqa: BLE001  whatever a file of another version or a broken one makes it raise
+        what = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise ConfigError(f"{path} cannot be loaded by torch {torch.__version__}: {what}") from error
+    return TorchPredictor(program, card)
+
+
+class TorchPredictor:
+    """Runs on the CPU, or on the GPU when there is one and the program was not made for the CPU alone."""
+
+    def __init__(self, program: torch.export.ExportedProgram, card: ModelCard) -> None:
+        inputs = _inputs(program)
+        fields = tuple(_field(name, value) for name, value in inputs.items())
+        if tuple(spec.name for spec in card.signature.inputs) != tuple(inputs):
+            card = card.with_(signature=card.signature.with_(inputs=fields))
+        self.card = card
+        self._dtypes = {name: value.dtype for name, value in inputs.items()}
+        self._module = program.module()
+        # torch.export keeps how forward() was called: by name, if save_model() wrote it.
+        self._by_name = bool(program.call_spec.in_spec.child(1).num_children) if program.call_spec.in_spec else False
+
+    def predict(self, instances: Sequence[Instance]) -> list[Prediction]:
+        return predict_or_blame(self._predict, instances, about=(RuntimeError,))
+
+    def _predict(self, instances: Sequence[Instance]) -> list[Prediction]:
+        if not instances:
+            return []
+        stacked = arrays(instances, self.card.signature)
+        tensors = {name: torch.from_numpy(stacked[name]).to(dtype) for name, dtype in self._dtypes.items()}
+        with torch.inference_mode():
+            found = self._module(**tensors) if self._by_name else self._module(*tensors.values())
+        return as_predictions(_named(found))
+
+
+def _inputs(program: torch.export.ExportedProgram) -> dict[str, torch.Tensor]:
+    """The placeholders that are the caller's to fill, as fake tensors."""
+    wanted = set(program.graph_signature.user_inputs)
+    return {
+        node.name: node.meta["val"]
+        for node in program.graph.nodes
+        if node.op == "placeholder" and node.name in wanted and isinstance(node.meta.get("val"), torch.Tensor)
+    }
+
+
+def _field(name: str, value: torch.Tensor) -> FieldSpec:
+    shape = tuple(size if isinstance(size, int) else None for size in value.shape[1:])
+    return FieldSpec(name=name, dtype=kind_of_dtype(str(value.dtype)), shape=shape)
+
+
+def _named(found: Any) -> Any:
+    """Tensors as arrays; a tuple's by their places."""
+    if isinstance(found, torch.Tensor):
+        return found.numpy()
+    if isinstance(found, tuple | list):
+        found = {f"output_{at}": value for at, value in enumerate(found)}
+    return {name: value.numpy() for name, value in found.items() if isinstance(value, torch.Tensor)}

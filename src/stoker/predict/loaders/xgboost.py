@@ -1,0 +1,77 @@
+"""XGBoost's models: model.bst (any format it writes), or a pickle of one of its estimators."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import xgboost
+
+from stoker.errors import ConfigError, UsageError
+from stoker.predict.answers import as_predictions
+from stoker.predict.arrays import Array, matrix
+from stoker.predict.base import Instance, Prediction, Predictor
+from stoker.predict.blame import predict_or_blame
+from stoker.predict.loaders import sklearn
+from stoker.predict.signatures import of_booster
+from stoker.predict.versions import warn_of_other_versions
+from stoker.schema.bundle import CARD, ModelCard
+
+_FILES = ("model.bst", "model.ubj")
+# Names from a card are looked up here, never in the module: a card is not trusted.
+_ESTIMATORS = ("XGBClassifier", "XGBRegressor", "XGBRanker", "XGBRFClassifier", "XGBRFRegressor")
+
+
+def load(folder: Path, card: ModelCard, *, signature_name: str | None = None) -> Predictor:
+    """`signature_name` is an estimator's method: predict (the default) or predict_proba."""
+    warn_of_other_versions(card)
+    path = _model_file(folder, card)
+    if path is None:
+        return sklearn.load(folder, card, signature_name=signature_name)
+    name = card.metadata.get("estimator")
+    is_estimator = name in _ESTIMATORS
+    model = getattr(xgboost, str(name))() if is_estimator else xgboost.Booster()
+    try:
+        model.load_model(bytearray(path.read_bytes()))  # of a path it would guess by the ending, and warn
+    except (ValueError, TypeError) as error:  # XGBoostError is a ValueError
+        what = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise ConfigError(f"{path} cannot be loaded by XGBoost {xgboost.__version__}: {what}") from error
+    if not is_estimator:
+        return of_booster_object(model, card)
+    if not card.signature.inputs:
+        card = card.with_(signature=of_booster(model.get_booster()))
+    method = signature_name or str(card.metadata.get("method", "predict"))
+    if method not in ("predict", "predict_proba") or not hasattr(model, method):
+        raise UsageError(f"{name} has no {method!r}. Give predict or predict_proba as --signature-name.")
+    return XgboostPredictor(getattr(model, method), card)
+
+
+class XgboostPredictor:
+    """Rows of numbers in, what the model's objective (or its estimator) gives out."""
+
+    def __init__(self, call: Callable[[Array], Any], card: ModelCard) -> None:
+        self.card = card
+        self._call = call
+
+    def predict(self, instances: Sequence[Instance]) -> list[Prediction]:
+        return predict_or_blame(self._predict, instances)
+
+    def _predict(self, instances: Sequence[Instance]) -> list[Prediction]:
+        return as_predictions(self._call(matrix(instances, self.card.signature))) if instances else []
+
+
+def _model_file(folder: Path, card: ModelCard) -> Path | None:
+    names = _FILES if card.files else (*_FILES, CARD)  # without a card, model.json is the model
+    return next((folder / name for name in names if (folder / name).is_file()), None)
+
+
+def of_booster_object(booster: Any, card: ModelCard) -> Predictor:
+    """Of a booster that came out of a pickle."""
+    if not card.signature.inputs:
+        card = card.with_(signature=of_booster(booster))
+    card = card.with_(framework="xgboost")
+    return XgboostPredictor(_on_matrix(booster), card)
+
+
+def _on_matrix(booster: Any) -> Callable[[Array], Any]:
+    names = booster.feature_names
+    return lambda rows: booster.predict(xgboost.DMatrix(rows, feature_names=names))
