@@ -47,13 +47,13 @@ class ClusterInfo:
     session_token: str = ""
     master_cert_name: str | None = None
     master_cert_file: str | None = None
-    _trial: TrialInfo | None = None
+    _trial_info: TrialInfo | None = None
 
     @property
     def trial(self) -> TrialInfo:
-        if self._trial is None:
+        if self._trial_info is None:
             raise RuntimeError(f"This is a {self.task_type} job: there is no trial. Ask info.task_type first.")
-        return self._trial
+        return self._trial_info
 
 
 def get_cluster_info() -> ClusterInfo | None:
@@ -78,7 +78,7 @@ def get_cluster_info() -> ClusterInfo | None:
         container_rank=int(os.environ.get("GROUP_RANK", "0")),
         user_data=data,
         latest_checkpoint=checkpoint_name(run.get("latest_checkpoint")),
-        _trial=TrialInfo(
+        _trial_info=TrialInfo(
             trial_id=run["trial_id"] or run["trial"],
             experiment_id=run["job"],
             trial_seed=run.get("seed", 0),

@@ -74,8 +74,6 @@ class TFKerasTrial:
 
 def train_keras(cls: type[Any], settings: dict[str, Any]) -> None:
     """Fit a TFKerasTrial for the file's max_length; the callback goes on from the latest checkpoint by itself."""
-    if not issubclass(cls, TFKerasTrial):
-        raise UsageError(f"{cls.__name__} is neither a PyTorchTrial nor a TFKerasTrial: those can be an entrypoint.")
     context = TFKerasTrialContext()
     trial = cls(context)
     model = trial.build_model()

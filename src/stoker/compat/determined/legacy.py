@@ -18,10 +18,15 @@ def train(spec: str) -> int:
         settings = dict(runs.init().config_data.get("stoker", {}).get("trainer", {}))
         if issubclass(cls, pytorch.PyTorchTrial):
             _train_pytorch(cls, settings)
-        else:
+        elif any(base.__name__ == "TFKerasTrial" for base in cls.__mro__):
             from stoker.compat.determined.keras_trial import train_keras  # noqa: PLC0415 - TensorFlow
 
             train_keras(cls, settings)
+        else:
+            known = "those can be an entrypoint"
+            raise UsageError(
+                f"entrypoint {spec}: {cls.__name__} is neither a PyTorchTrial nor a TFKerasTrial: {known}."
+            )
     except StokerError as error:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_code

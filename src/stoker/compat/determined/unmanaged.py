@@ -1,11 +1,12 @@
 """The one context of a process that uses core_v2."""
 
 import atexit
+import os
 from dataclasses import dataclass
 from typing import Any
 
 from stoker.compat.determined import core
-from stoker.compat.determined.cluster import run_context
+from stoker.compat.determined.cluster import ClusterInfo, TrialInfo, checkpoint_name, run_context
 from stoker.context import Context as Run
 
 _PARTS = ("checkpoint", "distributed", "info", "preempt", "profiler", "searcher", "train")
@@ -42,15 +43,42 @@ def init(*, config: Config | None = None, **settings: Any) -> None:
 
 
 def init_context(*, config: Config | None = None, client: Any = None, **settings: Any) -> "core.Context":
+    """The same without making it the process's."""
     config = config or Config()
-    settings.pop("defaults", None)
-    settings.pop("unmanaged_info", None)
+    for name in ("defaults", "unmanaged_info"):
+        settings.pop(name, None)
     if config.checkpoint_storage is not None:
         settings.setdefault("checkpoint_storage", config.checkpoint_storage)
-    context = core.init(**settings)
-    run: Run = run_context()
+    run = run_context()
     run.hparams = {**(config.hparams or {}), **run.hparams}
+    if not run.managed and config.external_trial_id is not None:
+        # The same ids again are the same run, started again.
+        known = [config.external_experiment_id or config.name or "unmanaged", config.external_trial_id]
+        run.run_dir = os.path.abspath(os.path.join("stoker-runs", *known))
+    context = core.init(**settings)
+    if context.info is None:
+        context.info = _info(run, config)
     return context
+
+
+def _info(run: Run, config: Config) -> ClusterInfo:
+    """As if it were a job, as far as a script can tell."""
+    kept = [os.path.join(run.checkpoint_dir, name) for name in os.listdir(run.checkpoint_dir) if name[0] != "."]
+    latest = max(kept, key=os.path.getmtime, default=None)
+    name = config.external_experiment_id or config.name or "unmanaged"
+    return ClusterInfo(
+        task_id=f"{name}.{config.external_trial_id or 1}",
+        allocation_id=str(os.getpid()),
+        task_type="TRIAL",
+        slot_ids=[0],
+        gpu_uuids=[],
+        container_addrs=["127.0.0.1"],
+        container_slot_counts=[1],
+        container_rank=0,
+        user_data=dict(config.data or {}),
+        latest_checkpoint=checkpoint_name(latest),
+        _trial_info=TrialInfo(trial_id=1, experiment_id=name, trial_seed=run.seed, hparams=run.hparams),
+    )
 
 
 def close() -> None:

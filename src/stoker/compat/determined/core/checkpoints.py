@@ -160,7 +160,7 @@ class CheckpointContext:
         if os.path.isdir(storage_id):
             return pathlib.Path(storage_id)
         latest = self._run.latest_checkpoint
-        if latest is not None and checkpoint_name(latest) == storage_id:
+        if latest is not None and checkpoint_name(latest) == storage_id and os.path.isdir(latest):
             return pathlib.Path(latest)
         run_dir = pathlib.Path(self._run.run_dir)
         places = [pathlib.Path(self._folder), *run_dir.parent.glob("*/checkpoints")]

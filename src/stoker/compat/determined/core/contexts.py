@@ -31,6 +31,8 @@ class Context:
 
     def __init__(self, distributed: Any, *, preempt_mode: PreemptMode, storage: "str | dict[str, Any] | None") -> None:
         run = run_context()
+        if not run.managed and distributed.size > 1:  # no supervisor gave the ranks one run directory
+            run.run_dir = distributed.broadcast(run.run_dir)
         self.info: ClusterInfo | None = get_cluster_info()
         self.distributed = distributed
         self.train = TrainContext(run)
