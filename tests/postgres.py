@@ -18,7 +18,7 @@ import pytest
 from stoker.server.store.sql import open_store
 
 _TEMPLATE = "stoker_template"
-_QUICK = ("fsync=off", "full_page_writes=off", "synchronous_commit=off", "autovacuum=off", "max_connections=60")
+_QUICK = ("fsync=off", "full_page_writes=off", "autovacuum=off", "max_connections=60")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,10 @@ import pytest
 
 from stoker.client import Client, connect, is_alive
 from stoker.home import Home
+from tests.postgres import database, own_postgres, postgres
 from tests.processes import kill_all_with_environment, wait_until
+
+__all__ = ["database", "own_postgres", "postgres"]  # fixtures, for the tests here
 
 
 @pytest.fixture
