@@ -109,13 +109,12 @@ def test_flags_that_contradict_themselves_are_refused(words: tuple[str, ...], sa
 
 def test_flags_that_mean_nothing_here_are_named() -> None:
     found = read(
-        *("--staging-bucket", "gs://b", "--service-account", "me", "--kms-key", "k", "--network", "n"),
+        *("--service-account", "me", "--kms-key", "k", "--network", "n"),
         *("--enable-web-access", "--tpu-tf-version", "2", "--master-image-uri", "gcr.io/x", "--project", "p"),
         *("--worker-image-uri", "y", "--quiet", "--verbosity", "debug"),
     )
 
     assert set(found.ignored) == {
-        "--staging-bucket",
         "--service-account",
         "--kms-key",
         "--network",

@@ -90,7 +90,7 @@ def _places(job: "Job") -> Iterator[tuple[str, str]]:
 def command_line(job: "Job") -> str:
     """What the job runs, as one would type it."""
     spec = job.spec
-    if spec.kind == "command":
+    if spec.command is not None:
         return shlex.join(spec.command or ())
     words = ["python", "-m", spec.module or "", *spec.args]
     if spec.job_dir is not None:

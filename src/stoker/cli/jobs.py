@@ -5,7 +5,7 @@ from argparse import SUPPRESS
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from stoker.cli import flags, logs, submit
+from stoker.cli import flags, logs, submit, submit_prediction
 from stoker.cli.gcloud import Wanted, add_format_flag, add_global_flags, print_as, read_filter, sort_by
 from stoker.cli.output import STATE_COLOURS, ago, duration, print_json, say, table
 from stoker.cli.parser import Arguments, Parser
@@ -19,6 +19,7 @@ _ALL = 10_000
 
 def build(parser: Parser) -> None:
     submit.build(parser)
+    submit_prediction.build(parser.commands["submit"])
     _build_reading(parser)
     _build_steering(parser)
 

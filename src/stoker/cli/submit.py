@@ -14,7 +14,7 @@ from stoker.cli.door import Door
 from stoker.cli.gcloud import add_format_flag, print_as
 from stoker.cli.output import say
 from stoker.cli.parser import Arguments, Parser
-from stoker.cli.shipment import Code, check_environment, is_local, look_at, pack_up, writable
+from stoker.cli.shipment import Code, Shipment, check_environment, is_local, look_at, pack_up, writable
 from stoker.errors import UsageError
 from stoker.schema.dialects.reading import Values
 
@@ -121,6 +121,7 @@ def _submit(arguments: Arguments, values: Values, code: Code | None, packages: t
         with contextlib.ExitStack() as stack:
             if (job_dir := shipment.values.get("job_dir")) and is_local(job_dir):
                 stack.enter_context(writable(Path(job_dir)))
+            _stage(arguments, shipment, code, home=home)
             job = Door(home).submit(shipment)
     _tell(arguments, job, asked_pool=values.get("pool"))
     if not arguments.stream_logs:
@@ -129,6 +130,18 @@ def _submit(arguments: Arguments, values: Values, code: Code | None, packages: t
     from stoker.client import connect
 
     return follow(connect(home), job["id"])
+
+
+def _stage(arguments: Arguments, shipment: Shipment, code: Code | None, *, home: "Home") -> None:
+    """Lay the code out in the staging bucket, if there is one, once it is known that the server would take the job."""
+    if not getattr(arguments, "staging_bucket", None):
+        return
+    from stoker.cli.staging import checked_bucket, stage
+
+    bucket = checked_bucket(arguments.staging_bucket)
+    Door(home).dry_run(shipment)
+    for url in stage(shipment, code, bucket=bucket, job=shipment.values["name"], home=home):
+        say(f"Staged {url}.")
 
 
 def _tell(arguments: Arguments, job: dict[str, Any], *, asked_pool: str | None) -> None:

@@ -17,7 +17,6 @@ from stoker.schema.dialects.reading import Reading, Values, overlay
 
 _IMAGE_FLAGS = ("--master-image-uri", "--worker-image-uri", "--parameter-server-image-uri")
 _UNUSED_FLAGS = (
-    "--staging-bucket",
     "--service-account",
     "--network",
     "--tpu-tf-version",
@@ -43,6 +42,7 @@ def add(parser: Parser) -> None:
     )
     what.add_argument("--module-name", metavar="MODULE", help="run as `python -m MODULE`")
     what.add_argument("--job-dir", metavar="DIR", help="where results go; handed to the code as --job-dir")
+    what.add_argument("--staging-bucket", metavar="gs://B", help="also lay the code out there: B/JOB/HASH/NAME.tar.gz")
     what.add_argument("--config", metavar="FILE", help="AI Platform's config.yaml, or a stoker.yaml; flags win over it")
     what.add_argument("--labels", type=flags.key_values, action="append", metavar="K=V,…", help="to find the job by")
     python = parser.add_argument_group("which Python")

@@ -16,8 +16,10 @@ from stoker.errors import ConfigError, StokerError
 from stoker.home import Home
 from stoker.server.auth import API, Gate, TooLargeError
 from stoker.server.live import Live
+from stoker.server.registry import Registry
 from stoker.server.routes.jobs import JobRoutes
 from stoker.server.routes.logs import LogRoutes
+from stoker.server.routes.models import ModelRoutes
 from stoker.server.routes.packages import PackageRoutes
 from stoker.server.routes.page import PageRoutes
 from stoker.server.routes.replies import ErrorReply, reply_error
@@ -81,6 +83,7 @@ def _routers(s: Server) -> tuple[APIRouter, ...]:
     return (
         LogRoutes(s.store, s.live).router(),
         JobRoutes(s.store, s.scheduler, s.live, s.settings, s.home, s.owner, s.now).router(),
+        ModelRoutes(s.store, Registry(s.store, s.home, s.settings.models_url, s.now), s.now).router(),
         RunRoutes(s.store, s.scheduler, s.live, s.now).router(),
         PackageRoutes(s.home).router(),
         SystemRoutes(s.store, s.scheduler, s.live, s.home, s.shutdown).router(),

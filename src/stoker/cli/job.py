@@ -1,0 +1,84 @@
+"""`stoker job run`: Determined's generic job, from its file: any script, with ranks and `data`; nothing is searched."""
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from stoker.cli.experiment_create import submit_numbered
+from stoker.cli.output import say
+from stoker.cli.parser import Arguments, Parser
+from stoker.cli.search_config import add_config_flags, load_config, tell
+from stoker.cli.shipment import check_environment, look_at, pack_up
+from stoker.cli.submit import name_of_directory
+from stoker.errors import UsageError
+from stoker.schema.dialects.reading import Reading
+
+
+def build(parser: Parser) -> None:
+    command = parser.add_command(
+        "run",
+        run,
+        help="run the script of a file as a job: `entrypoint_script`, `data`, `resources: slots`",
+        example="stoker job run batch_inference.yaml . --config resources.slots=2 --follow",
+    )
+    command.add_argument("config", metavar="CONFIG", help="Determined's file, or a stoker.yaml")
+    command.add_argument("directory", metavar="DIR", nargs="?", help="the code (the file's directory)")
+    command.add_argument(
+        "-i", "--include", action="append", default=[], metavar="PATH", help="ship this file or folder, too"
+    )
+    command.add_argument("--name", metavar="JOB", help="the job's name; else the file's, with a number")
+    add_config_flags(command)
+    then = command.add_argument_group("and then")
+    then.add_argument("-f", "--follow", action="store_true", help="follow the log; exit 0 if it succeeded, 1 if not")
+    then.add_argument("--json", action="store_true", help="print the job as JSON")
+
+
+def run(arguments: Arguments) -> int:
+    from stoker.home import Home
+    from stoker.packaging.tree import source_of_directory
+
+    file = Path(arguments.config)
+    reading = _read(arguments, file)
+    tell(reading)
+    directory = Path(arguments.directory) if arguments.directory else file.parent
+    values = reading.values
+    base = arguments.name or values.get("name") or name_of_directory(directory)
+    home = Home.find().make()
+    include = [Path(path) for path in arguments.include]
+    code = look_at(source_of_directory(directory), values, home=home, include=include)
+    with tempfile.TemporaryDirectory(prefix="stoker-") as folder:
+        shipment = pack_up(values, code, reading.packages, folder=Path(folder))
+        check_environment(shipment, home=home)
+        try:
+            job = submit_numbered(shipment, base, home=home)
+        except UsageError as error:
+            if "can never hold it" in str(error):  # the server's words about a job larger than its pool
+                raise UsageError(f"{error} Fewer ranks: --config resources.slots=N.") from error
+            raise
+    return _afterwards(arguments, job)
+
+
+def _read(arguments: Arguments, file: Path) -> Reading:
+    from stoker.schema.dialects.document import read
+
+    template = Path(arguments.template) if arguments.template else None
+    reading = read(load_config(file, template=template, overrides=arguments.overrides), source=str(file))
+    if reading.values.get("search") is not None:
+        raise UsageError(f"{file} searches hyperparameters. Run it with `stoker experiment create {file}`.")
+    if not reading.values.get("command") and not reading.values.get("module"):
+        raise UsageError(f"{file} says nothing to run. Write `entrypoint_script: python3 script.py` in it.")
+    return reading
+
+
+def _afterwards(arguments: Arguments, job: dict[str, Any]) -> int:
+    name = job["id"]
+    print(json.dumps(job, indent=2) if arguments.json else name)
+    say(f"Job [{name}] submitted (number {job['number']}).")
+    if not arguments.follow:
+        say(f"Follow it: stoker jobs stream-logs {name}")
+        return 0
+    from stoker.cli.logs import follow
+    from stoker.client import connect
+
+    return follow(connect(), name)
