@@ -9,6 +9,7 @@ stoker.db            the store
 packages/            HASH.tar.gz, and archives as HASH/FILENAME
 environments/        one folder per content key
 runs/                JOB/TRIAL/ATTEMPT/, a run directory each
+zygotes/             Pythons that have imported what trials import, to fork them from
 """
 
 import json
@@ -60,6 +61,10 @@ class Home:
     @property
     def environments(self) -> Path:
         return self.root / "environments"
+
+    @property
+    def zygotes(self) -> Path:
+        return self.root / "zygotes"
 
     @property
     def server_lock(self) -> Path:

@@ -14,6 +14,7 @@ from pathlib import Path
 from stoker import processes
 from stoker.engines.base import Liveness
 from stoker.engines.gpus import start_on_gpus
+from stoker.engines.nursery import Nursery, Unanswered
 from stoker.errors import StokerError
 from stoker.home import Home
 from stoker.processes import ProcessId
@@ -53,6 +54,8 @@ class LocalEngine:
 
     def __init__(self, home: Home) -> None:
         self._home = home
+        self._nursery = Nursery()
+        self._has_started = False
 
     def submit(self, launch: Launch) -> str:
         run_dir = self._run_dir(launch)
@@ -77,8 +80,7 @@ class LocalEngine:
         A supervisor that has just been started is found by its command line, an ended one by what it left.
         """
         run_dir = self._run_dir(launch)
-        living = processes.with_words([b"stoker.supervisor", os.fsencode(run_dir)])
-        found = living or _noted(run_dir, "supervisor")
+        found = _living(run_dir) or _noted(run_dir, "supervisor")
         return str(_Handle(run_dir, found[0])) if found else None
 
     def poll(self, handles: Sequence[str]) -> Mapping[str, Liveness]:
@@ -129,27 +131,40 @@ class LocalEngine:
         return self._home.run_dir(launch.job, launch.trial, launch.attempt)
 
     def _start_supervisor(self, run_dir: Path, *flags: str, devices: str | None = None) -> ProcessId:
-        log = str(run_dir / "supervisor.log")
-        inherited = {name: value for name, value in os.environ.items() if name not in _OF_AN_OUTER_RUN}
+        log = run_dir / "supervisor.log"
+        words = [sys.executable, "-P", "-m", "stoker.supervisor", str(run_dir), *flags]
+        environment = {name: value for name, value in os.environ.items() if name not in _OF_AN_OUTER_RUN}
+        environment["STOKER_HOME"] = str(self._home.root)
+        if self._has_started:  # a server that was started for one job need not load twice what its supervisor loads
+            self._nursery.start(environment)
+        self._has_started = True
         if devices is not None:
-            inherited["CUDA_VISIBLE_DEVICES"] = devices
-        # Not subprocess: the child is to be forgotten, and Popen objects want to be waited for.
-        pid = os.posix_spawn(
-            sys.executable,
-            [sys.executable, "-P", "-m", "stoker.supervisor", str(run_dir), *flags],
-            {**inherited, "STOKER_HOME": str(self._home.root)},
-            file_actions=[
-                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666),
-                (os.POSIX_SPAWN_DUP2, 1, 2),
-            ],
-            setsid=True,
-            setsigmask=[],
-            setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD],
-        )
-        identity = ProcessId.of(pid)
-        assert identity is not None, "our own child is in the process table until we wait for it"
-        return identity
+            environment["CUDA_VISIBLE_DEVICES"] = devices
+        try:
+            started = self._nursery.fork(words, log=log, environment=environment)
+        except Unanswered:
+            started = next(iter(_living(run_dir)), None)
+        return _spawn(words, log=log, environment=environment) if started is None else started
+
+
+def _spawn(words: list[str], *, log: Path, environment: Mapping[str, str]) -> ProcessId:
+    # Not subprocess: the child is to be forgotten, and Popen objects want to be waited for.
+    pid = os.posix_spawn(
+        words[0],
+        words,
+        environment,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+        setsigmask=[],
+        setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD],
+    )
+    identity = ProcessId.of(pid)
+    assert identity is not None, "our own child is in the process table until we wait for it"
+    return identity
 
 
 def local_capacity() -> Share:
@@ -165,6 +180,11 @@ def _reap(process: ProcessId) -> None:
         os.waitpid(process.pid, os.WNOHANG)
     except ChildProcessError:
         pass  # another server's
+
+
+def _living(run_dir: Path) -> list[ProcessId]:
+    """Its supervisors, also one that has just been started, by their command line."""
+    return processes.with_words([b"stoker.supervisor", os.fsencode(run_dir)])
 
 
 def _noted(run_dir: Path, who: str) -> list[ProcessId]:

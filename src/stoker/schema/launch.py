@@ -42,6 +42,7 @@ class Launch(Model):
     chief_name: str = "chief"
     in_search: bool = False  # CLOUD_ML_TRIAL_ID and TF_CONFIG's task.trial are for searches alone
     metric: str | None = None  # what the search looks at: CLOUD_ML_HP_METRIC_TAG
+    warm: bool = False  # its replicas may be forked from a Python that has imported what they import
     latest_checkpoint: str | None = None
     seed: int = 0
     max_running_s: float | None = None

@@ -193,6 +193,7 @@ class SearchSpec(Model):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     resume_from: str | None = Field(None, description="a job whose trials this search begins by knowing")
     warm_start: WarmStart | None = None
+    warm: bool = Field(True, description="fork trials from a Python that has imported what they import")
 
     @field_validator("space", mode="before")
     @classmethod

@@ -4,6 +4,7 @@ from stoker.schema.job import JobSpec
 from stoker.schema.launch import Launch
 from stoker.schema.pool import Pool, replicas_for
 from stoker.schema.record import Job, Run, Trial
+from stoker.schema.search import Single
 
 _LEAST_S = 1.0
 
@@ -30,6 +31,7 @@ def build_launch(job: Job, trial: Trial, run: Run, pool: Pool) -> Launch:
         chief_name=spec.chief_name,
         in_search=spec.search is not None,
         metric=spec.search.metric if spec.search is not None else None,
+        warm=spec.search is not None and spec.search.warm and not isinstance(spec.search.sampler, Single),
         latest_checkpoint=trial.latest_checkpoint,
         seed=spec.seed if trial.seed is None else trial.seed,
         max_running_s=_left_s(spec.limits.max_running_s, trial),

@@ -14,7 +14,7 @@ from stoker.supervisor.inputs import Inputs
 from stoker.supervisor.plan import Plan
 from stoker.supervisor.process import StopRequest, on_signals
 from stoker.supervisor.spool import Spool
-from stoker.supervisor.supervise import Supervision
+from stoker.supervisor.supervise import LostError, Supervision
 
 if TYPE_CHECKING:
     from stoker.supervisor.ship import Shipper
@@ -62,6 +62,9 @@ def supervise(run_dir: Path, *, home: Home, node: int = 0) -> int:
     supervision.on_slow = server.begin
     try:
         supervision.run()
+    except LostError:
+        server.finish()
+        raise
     except Exception as error:  # noqa: BLE001 -- a bug of ours must end the run in words, not leave it to be found lost
         import traceback  # noqa: PLC0415 -- see above
 

@@ -57,6 +57,7 @@ class Plan:
     chief_name: str = "chief"
     in_search: bool = False
     metric: str | None = None
+    warm: bool = False
     latest_checkpoint: str | None = None
     seed: int = 0
     max_running_s: float | None = None

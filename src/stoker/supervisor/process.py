@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from stoker import processes
 from stoker.errors import StokerError
@@ -31,6 +32,7 @@ class Ended:
     returncode: int  # as subprocess gives it: negative for a signal
     was_told: bool  # after we had asked it to
     time: float  # when we noticed, in seconds since the epoch
+    is_lost: bool = False  # not by its own doing: the zygote it was forked from has ended
 
     @property
     def signal(self) -> str | None:
@@ -47,12 +49,49 @@ class Ended:
         return self.returncode if self.returncode >= 0 else 128 - self.returncode
 
 
+class Process(Protocol):
+    """A replica's process, however it was started."""
+
+    identity: ProcessId
+    is_lost: bool
+
+    def fileno(self) -> int:
+        """Readable when it has ended."""
+        ...
+
+    def poll(self) -> int | None:
+        """Its return code, when it has ended; once it has, not to be asked again."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class _Spawned:
+    """A fresh process, which is our child."""
+
+    is_lost = False
+
+    def __init__(self, popen: "subprocess.Popen[bytes]") -> None:
+        self._popen = popen
+        identity = ProcessId.of(popen.pid)
+        assert identity is not None, "our own child is in the process table until we wait for it"
+        self.identity = identity
+        self._pidfd = os.pidfd_open(popen.pid)
+
+    def fileno(self) -> int:
+        return self._pidfd
+
+    def poll(self) -> int | None:
+        return self._popen.poll()
+
+    def close(self) -> None:
+        os.close(self._pidfd)
+
+
 @dataclass(frozen=True, slots=True)
 class _Running:
     replica: Replica
-    popen: "subprocess.Popen[bytes]"
-    identity: ProcessId
-    pidfd: int
+    process: Process
 
 
 class Replicas:
@@ -70,10 +109,7 @@ class Replicas:
 
     def start(self, replica: Replica, *, command: Sequence[str], environment: Mapping[str, str], cwd: Path) -> None:
         with ExitStack() as stack:
-            out, err = (
-                stack.enter_context(open(self._run_dir / output_source(replica.name, stream), "ab"))
-                for stream in STREAMS
-            )
+            out, err = (stack.enter_context(open(self.output(replica, stream), "ab")) for stream in STREAMS)
             try:
                 popen = subprocess.Popen(
                     command,
@@ -88,12 +124,16 @@ class Replicas:
                 raise StokerError(f"Cannot start {replica.name}: {error.strerror}: {error.filename}.") from error
             except ValueError as error:  # a name or word that no process can be given, as one with a null byte
                 raise StokerError(f"Cannot start {replica.name}: {error}.") from error
-        identity = ProcessId.of(popen.pid)
-        assert identity is not None, "our own child is in the process table until we wait for it"
-        self._leaders[replica.name] = identity
-        pidfd = os.pidfd_open(popen.pid)
-        self._running[replica.name] = _Running(replica, popen, identity, pidfd)
-        self._poller.register(pidfd, select.POLLIN)
+        self.adopt(replica, _Spawned(popen))
+
+    def adopt(self, replica: Replica, process: Process) -> None:
+        """Look after a process that leads a session of its own."""
+        self._leaders[replica.name] = process.identity
+        self._running[replica.name] = _Running(replica, process)
+        self._poller.register(process, select.POLLIN)
+
+    def output(self, replica: Replica, stream: str) -> Path:
+        return self._run_dir / output_source(replica.name, stream)
 
     def write_processes(self) -> None:
         """Note who is who, so that all of it can be ended for sure by another if we are killed."""
@@ -118,11 +158,13 @@ class Replicas:
         """Those that have ended since the last time."""
         found = []
         for name, running in list(self._running.items()):
-            returncode = running.popen.poll()
+            process = running.process
+            returncode = process.poll()
             if returncode is not None:
-                found.append(Ended(running.replica, returncode, was_told=name in self._told, time=time.time()))
-                self._poller.unregister(running.pidfd)
-                os.close(running.pidfd)
+                told, lost = name in self._told, process.is_lost
+                found.append(Ended(running.replica, returncode, was_told=told, time=time.time(), is_lost=lost))
+                self._poller.unregister(process)
+                process.close()
                 del self._running[name]
         return found
 
@@ -131,7 +173,7 @@ class Replicas:
         for name in names:
             if name in self._running and name not in self._told:
                 self._told.add(name)
-                processes.signal_group(self._running[name].identity, signal.SIGTERM)
+                processes.signal_group(self._running[name].process.identity, signal.SIGTERM)
         if self._kill_at is None:
             self._kill_at = time.monotonic() + grace_s
 
@@ -142,7 +184,7 @@ class Replicas:
         late = [name for name in self._running if now or name in self._told]
         self._told.update(late)
         for name in late:
-            processes.signal_group(self._running[name].identity, signal.SIGKILL)
+            processes.signal_group(self._running[name].process.identity, signal.SIGKILL)
         self._kill_at = time.monotonic() + 1.0  # a process that does not die at once is told so again
         return bool(late)
 

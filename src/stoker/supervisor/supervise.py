@@ -2,9 +2,11 @@
 
 import os
 import select
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from stoker import processes
@@ -13,14 +15,16 @@ from stoker.gateway import Doorway, is_needed
 from stoker.home import Home
 from stoker.supervisor import failure
 from stoker.supervisor.inputs import Inputs
-from stoker.supervisor.plan import Plan
+from stoker.supervisor.plan import Plan, Replica
 from stoker.supervisor.prepare import Preparation, Prepared
 from stoker.supervisor.process import Ended, Replicas, StopRequest, find_ports
 from stoker.supervisor.spool import Spool
 from stoker.supervisor.tail import output_source
 from stoker.supervisor.variables import (
+    VOLATILE,
     addressed,
     command,
+    import_roots,
     process_environment,
     split_gpus,
     variables,
@@ -45,6 +49,14 @@ class Exit:
     stop: str | None = None
     message: str = ""
     traceback: str = ""
+
+
+class LostError(StokerError):
+    """How a run ended is not known: no event says so, and its trial is to have another."""
+
+
+class _Stopped(Exception):
+    """Told to stop before user code was started."""
 
 
 class Supervision:
@@ -75,10 +87,11 @@ class Supervision:
         self._failures: list[Ended] = []
         self._failed: Ended | None = None  # the first of them
         self._was_killed = False
+        self._is_lost = False
         self._doorway: Doorway | None = None
 
     def run(self) -> Exit:
-        """Blocks until everything that was started has ended."""
+        """Blocks until everything that was started has ended. LostError if it ended by no doing of its own."""
         for folder in ("logs", "hypertune"):
             (self._run_dir / folder).mkdir(exist_ok=True)
         try:
@@ -86,12 +99,16 @@ class Supervision:
             if prepared is not None:
                 self._start(prepared)
                 self._attend()
+        except _Stopped:
+            self._stopped_for = self.stop.reason
         except StokerError as error:
             self.error = error
         finally:
             self._end_everything()
             if self._doorway is not None:
                 self._doorway.close()
+        if self._is_lost:
+            raise LostError("The zygote that its processes were forked from has ended, and they with it.")
         result = self._exit()
         self._spool.end(**asdict(result))
         return result
@@ -131,11 +148,39 @@ class Supervision:
             if replica.name in gpus:
                 own["CUDA_VISIBLE_DEVICES"] = gpus[replica.name]
             environment = {**buckets, **process_environment(inherited, own, plan=self._plan, root=prepared.root)}
-            self._replicas.start(replica, command=words, environment=environment, cwd=prepared.root)
+            if not (self._plan.warm and self._fork(replica, words, environment, prepared)):
+                self._replicas.start(replica, command=words, environment=environment, cwd=prepared.root)
         self._replicas.write_processes()
         self.phase = "user code"
         self._spool.add("phase", phase="user code")
         self.inputs.open(mine)
+
+    def _fork(self, replica: Replica, words: list[str], environment: dict[str, str], prepared: Prepared) -> bool:
+        """Have a zygote start it; False if it has to be a fresh interpreter."""
+        from stoker.supervisor.warm import Cold, Zygotes  # noqa: PLC0415 -- only trials of a search need it
+
+        zygotes = Zygotes(self._home.zygotes, package=self._plan.package, go_on=self._may_go_on)
+        try:
+            child = zygotes.start(
+                words,
+                python=prepared.python,
+                environment=environment,
+                volatile=VOLATILE,
+                roots=import_roots(self._plan, prepared.root),
+                cwd=prepared.root,
+                output=partial(self._replicas.output, replica),
+            )
+        except Cold as error:
+            sys.stderr.write(f"{replica.name} is started cold: {error}\n")
+            return False
+        if child is None:
+            raise _Stopped
+        self._replicas.adopt(replica, child)
+        return True
+
+    def _may_go_on(self) -> bool:
+        self.on_slow()
+        return self.stop.reason is None
 
     def _open_doorway(self, environment: Mapping[str, str]) -> dict[str, str]:
         """The variables that lead Google's storage clients to our buckets, unless it has credentials for Google's."""
@@ -163,6 +208,7 @@ class Supervision:
 
     def _notice_ends(self) -> None:
         ended = self._replicas.reap()
+        self._is_lost |= any(end.is_lost for end in ended)
         self._failures += [end for end in ended if end.returncode != 0 and not self._is_told_ps(end)]
         if self._failures and self._failed is None:
             is_settled = time.time() - self._failures[0].time > _SETTLE_S
@@ -178,9 +224,9 @@ class Supervision:
         is_over = bool(self._failures) or self._replicas.is_winding_down
         if self.stop.reason is not None and self._stopped_for is None and not is_over:
             self._stopped_for = self.stop.reason
-            partial = self._run_dir / ".stop"
-            partial.write_text(f"{self.stop.reason}\n")
-            partial.replace(self._run_dir / "stop")
+            unfinished = self._run_dir / ".stop"
+            unfinished.write_text(f"{self.stop.reason}\n")
+            unfinished.replace(self._run_dir / "stop")
             self._replicas.stop(self._running_names(), grace_s=self._plan.grace_s)
             self._say(f"Told to stop ({self.stop.reason}): asked user code to end within {self._plan.grace_s:g} s.")
         if self._replicas.kill_overdue(now=self.stop.at_once):
@@ -190,7 +236,7 @@ class Supervision:
         if not self._replicas.end_leftovers():
             self._say("Some processes of this run cannot be ended: they wait in the kernel.")
         while self._replicas.running:  # on the way out of an error: they are dead, but not yet waited for
-            self._replicas.reap()
+            self._is_lost |= any(end.is_lost for end in self._replicas.reap())
             time.sleep(_BUSY_POLL_S)
         self.inputs.finish()
 

@@ -24,6 +24,8 @@ _OF_AN_OUTER_RUN = (
     "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS",
     "TORCHELASTIC_USE_AGENT_STORE",
 )  # fmt: skip
+# All that may differ between the runs of one search; the rest of the environment is the same for all of them.
+VOLATILE = frozenset({RUN_DIR_VARIABLE, "CUDA_VISIBLE_DEVICES", "STORAGE_EMULATOR_HOST", *_OF_AN_OUTER_RUN})
 # The reference's order of ports: the chief, then parameter servers, then workers. Evaluators have no address.
 _PORT_ORDER = ("chief", "ps", "worker")
 
@@ -106,9 +108,13 @@ def process_environment(
     if len(plan.replicas) > 1:  # torchrun's defaults too: ranks that each take all cores are slower than one
         found = {"OMP_NUM_THREADS": "1", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", **found}
     found |= own
-    roots = [os.path.normpath(root / folder) for folder in plan.import_roots]
-    found["PYTHONPATH"] = os.pathsep.join([*roots, *filter(None, [found.get("PYTHONPATH")])])
+    found["PYTHONPATH"] = os.pathsep.join([*import_roots(plan, root), *filter(None, [found.get("PYTHONPATH")])])
     return found
+
+
+def import_roots(plan: Plan, root: Path) -> list[str]:
+    """The folders of the package that Python looks for modules in."""
+    return [os.path.normpath(root / folder) for folder in plan.import_roots]
 
 
 def split_gpus(replicas: Sequence[Replica], visible: Sequence[str]) -> dict[str, str]:
