@@ -98,10 +98,10 @@ class Limits(Model):
 
 
 class JobSpec(Model):
-    """One thing to run. `train` runs a module of the package, `command` any command inside it."""
+    """One thing to run: `train` a module of the package, `command` any command in it, `predict` a batch prediction."""
 
     name: str
-    kind: Literal["train", "command"] = "train"
+    kind: Literal["train", "command", "predict"] = "train"
     package: str | None = Field(None, description="hash of the uploaded package; filled in by the client")
     import_roots: tuple[str, ...] = Field((".",), description="folders of the package that are on sys.path")
     module: str | None = None
@@ -165,6 +165,6 @@ class JobSpec(Model):
     def _has_something_to_run(self) -> Self:
         if self.kind == "train" and not self.module:
             raise ValueError("a train job needs `module` (the dotted name to run, like trainer.task)")
-        if self.kind == "command" and not self.command:
-            raise ValueError("a command job needs `command` (a list, like [python, script.py])")
+        if self.kind != "train" and not self.command:
+            raise ValueError(f"a {self.kind} job needs `command` (a list, like [python, script.py])")
         return self
