@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from stoker.errors import StokerError
+from stoker.errors import InstanceError, StokerError
 from stoker.predict.base import Instance, Predictor
 from stoker.predict.online.compute import Outcome, compute
 from stoker.predict.online.settings import Limits
@@ -48,6 +48,8 @@ class Work:
 
     def add(self, outcome: Outcome) -> None:
         """The outcome of the next part; the last one, or an error, is the answer."""
+        if isinstance(outcome, InstanceError) and self.predictions:
+            outcome = InstanceError(outcome.reason, index=outcome.index + len(self.predictions), field=outcome.field)
         if isinstance(outcome, BaseException):
             self.answer(outcome)
             return
@@ -79,6 +81,7 @@ class Batcher:
         self._running: list[Part] = []
         self._running_since = 0.0
         self._is_called = False  # a start is on its way
+        self._delayed: asyncio.TimerHandle | None = None  # the same, when it waits for others to join
         self._quick_size = 0  # so many instances are known to take less than _QUICK_S
         self._calls: queue.SimpleQueue[list[Part] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -96,9 +99,13 @@ class Batcher:
         """Have them predicted; `done` is called in the event loop, once. BusyError when too many wait."""
         if len(self._waiting) >= self._queue:
             raise BusyError(f"{self._queue} requests are waiting already. Try again in a moment.")
-        self._waiting.append(Work(instances, done, self._loop.time(), self._timeout_s))
+        self._waiting.append(Work(instances, done, time.monotonic(), self._timeout_s))
         if not self._running and not self._is_called:
             self._is_called = True
+            self._loop.call_soon(self._start)
+        elif self._delayed is not None and self._is_full():
+            self._delayed.cancel()
+            self._delayed = None
             self._loop.call_soon(self._start)
 
     def tick(self, now: float) -> None:
@@ -121,22 +128,21 @@ class Batcher:
     def _start(self) -> None:
         """The next batch, now."""
         self._is_called = False
-        if self._running:
-            return
+        self._delayed = None
         parts, size = self._take()
         if not parts:
             self._rest()
             return
         self._observe(size)
         self._running = parts
-        self._running_since = self._loop.time()
+        self._running_since = time.monotonic()
         if size <= self._quick_size:
             self._finish(parts, *_timed(self._predictor, parts))
         else:
             self._hand_over(parts)
 
     def _take(self) -> tuple[list[Part], int]:
-        """From the oldest on, as many as fit. What is left of a long request goes to the back, behind the short ones."""
+        """From the oldest on, as many as fit. What is left of a long request goes behind the short ones."""
         parts: list[Part] = []
         size = 0
         waiting = self._waiting
@@ -188,13 +194,16 @@ class Batcher:
             self._rest()
             return
         wait_s = 0.0
-        if self._delay_s and sum(len(work.instances) - work.taken for work in self._waiting) < self._max_batch:
-            wait_s = self._waiting[0].since + self._delay_s - self._loop.time()
+        if self._delay_s and not self._is_full():
+            wait_s = self._waiting[0].since + self._delay_s - time.monotonic()
         self._is_called = True
         if wait_s > 0:
-            self._loop.call_later(wait_s, self._start)
+            self._delayed = self._loop.call_later(wait_s, self._start)
         else:
             self._loop.call_soon(self._start)
+
+    def _is_full(self) -> bool:
+        return sum(len(work.instances) - work.taken for work in self._waiting) >= self._max_batch
 
     def _rest(self) -> None:
         if self._when_idle is None or not self.is_idle:

@@ -23,6 +23,7 @@ class Located(Model):
     name: str
     version: str | None = None
     folder: str
+    prediction_class: str | None = None
 
 
 class WorkerSettings(Model):

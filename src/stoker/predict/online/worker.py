@@ -1,0 +1,181 @@
+"""`python -m stoker.predict.online.worker`: one process that loads the model and answers, on a socket it was given.
+
+Its settings are the first line of its standard input, orders the lines after it. When that ends (its parent is gone)
+or on SIGTERM it takes no more, answers what it has, and leaves.
+"""
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from stoker.errors import StokerError
+from stoker.predict.online.app import App, Served
+from stoker.predict.online.batching import Batcher
+from stoker.predict.online.http import Door, Exchange
+from stoker.predict.online.meters import Meters
+from stoker.predict.online.settings import Located, Order, Report, WorkerSettings
+
+if TYPE_CHECKING:
+    from stoker.predict.base import Predictor
+
+logger = logging.getLogger("stoker.serve")
+
+_TICK_S = 0.1
+# A call that outlasts its request's time by so much will not return, and nothing else can be predicted meanwhile.
+_STUCK_FACTOR, _STUCK_S = 2.0, 10.0
+STUCK = 70  # exit code
+
+
+def main() -> int:
+    settings = WorkerSettings.model_validate_json(sys.stdin.buffer.readline())
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)  # a terminal's Ctrl-C reaches all of us; the parent decides
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    reports = Reports(settings.reports)
+    try:
+        predictor = load(settings.located, trust_pickle=settings.trust_pickle)
+    except StokerError as error:
+        reports.send(Report(error=str(error), exit_code=error.exit_code))
+        return 1
+    uvloop.run(Worker.serve(settings, predictor, reports))
+    reports.close()
+    # Not through the interpreter's end: a model's threads may be in the midst of something, and nobody waits for it.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def load(located: Located, *, trust_pickle: bool) -> "Predictor":
+    """The model, or a StokerError in one line, whatever its code does."""
+    from stoker.predict.loading import load as load_model  # noqa: PLC0415  orders are read before it is there
+
+    try:
+        return load_model(located.folder, trust_pickle=trust_pickle, prediction_class=located.prediction_class)
+    except StokerError:
+        raise
+    except Exception as error:
+        logger.exception("loading %s failed", located.folder)
+        raise StokerError(f"{located.folder} cannot be loaded: {type(error).__name__}: {error}") from error
+
+
+class Reports:
+    """The way back to the parent."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_inheritable(descriptor, False)  # what a model starts must not hold it open
+        self._file = os.fdopen(descriptor, "wb", buffering=0)
+
+    def send(self, report: Report) -> None:
+        try:
+            self._file.write(report.model_dump_json().encode() + b"\n")
+        except OSError:  # the parent is gone; standard input says so as well
+            logger.warning("nobody hears: %s", report)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class Worker:
+    """The event loop's side: the model that is served, the one loaded beside it, and when to leave."""
+
+    def __init__(self, settings: WorkerSettings, predictor: "Predictor", reports: Reports) -> None:
+        self._settings = settings
+        self._reports = reports
+        self._loop = asyncio.get_running_loop()
+        self._leave = asyncio.Event()
+        self._meters = Meters(Path(settings.meters), settings.slot)
+        self._app = App(self._served(settings.located, predictor), meters=self._meters, token=settings.token)
+        self._old: set[Batcher] = set()
+        self._beside: tuple[Located, Predictor] | None = None
+        self._door = Door(
+            self._app.answer,
+            refuse=self._app.refuse,
+            fail=self._app.fail,
+            observe=self._observe,
+            max_body_bytes=settings.limits.max_body_bytes,
+            timeout_s=settings.limits.timeout_s,
+        )
+
+    @classmethod
+    async def serve(cls, settings: WorkerSettings, predictor: "Predictor", reports: Reports) -> None:
+        """Until told to leave."""
+        await cls(settings, predictor, reports)._serve()
+
+    async def _serve(self) -> None:
+        self._loop.add_signal_handler(signal.SIGTERM, self._leave.set)
+        # What is loaded stays: the collector need not look through it again and again, which some request would pay.
+        gc.collect()
+        gc.freeze()
+        await self._door.open(socket.socket(fileno=self._settings.listener))
+        ticking = asyncio.ensure_future(self._tick())
+        threading.Thread(target=self._hear, name="orders", daemon=True).start()
+        self._reports.send(Report(serving=True))
+        await self._leave.wait()
+        await self._door.close(grace_s=self._settings.limits.timeout_s + 1)
+        ticking.cancel()
+
+    async def _tick(self) -> None:
+        limits = self._settings.limits
+        while True:
+            await asyncio.sleep(_TICK_S)
+            now = time.monotonic()
+            self._door.tick(now)
+            batchers = [self._app.served.batcher, *self._old]
+            for batcher in batchers:
+                batcher.tick(now)
+            self._meters.queue(sum(batcher.depth for batcher in batchers))
+            if self._app.served.batcher.stuck_s(now) > limits.timeout_s * _STUCK_FACTOR + _STUCK_S:
+                logger.error("a call of the model does not return; this worker gives way to a new one")
+                os._exit(STUCK)
+
+    def _hear(self) -> None:
+        """A thread: loading takes long, and orders wait for it."""
+        for line in sys.stdin.buffer:
+            order = Order.model_validate_json(line)
+            if order.load is not None:
+                self._load_beside(order.load)
+            elif order.switch:
+                self._loop.call_soon_threadsafe(self._switch)
+            elif order.drop:
+                self._beside = None
+        self._loop.call_soon_threadsafe(self._leave.set)
+
+    def _load_beside(self, located: Located) -> None:
+        try:
+            self._beside = located, load(located, trust_pickle=self._settings.trust_pickle)
+        except StokerError as error:
+            self._reports.send(Report(error=str(error), exit_code=error.exit_code))
+        else:
+            self._reports.send(Report(loaded=located.folder))
+
+    def _switch(self) -> None:
+        """New requests go to the new model; those that the old one has are answered by it."""
+        if self._beside is None:
+            return
+        (located, predictor), self._beside = self._beside, None
+        old = self._app.served.batcher
+        self._app.served = self._served(located, predictor)
+        self._old.add(old)
+        old.close(lambda: self._old.discard(old))
+        self._reports.send(Report(serving=True))
+
+    def _served(self, located: Located, predictor: "Predictor") -> Served:
+        batcher = Batcher(predictor, limits=self._settings.limits, observe=self._meters.batch)
+        return Served(located.name, located.version, predictor, batcher)
+
+    def _observe(self, exchange: Exchange, status: int, took_s: float) -> None:
+        self._meters.request(exchange.route, status, took_s)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
