@@ -1,0 +1,111 @@
+"""Blocks of CSV and Parquet as tables, and tables of predictions as lines, without a Python object for each row."""
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow
+import pyarrow.csv
+
+from stoker.schema.bundle import FieldSpec, Signature
+
+_TYPES: dict[str, Any] = {
+    "float": pyarrow.float64(),
+    "integer": pyarrow.int64(),
+    "boolean": pyarrow.bool_(),
+    "string": pyarrow.string(),
+}
+_TRUE, _FALSE = ["true", "True", "TRUE", "1", "yes"], ["false", "False", "FALSE", "0", "no"]
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """A table of the model's inputs, and the rows' keys if they have any."""
+
+    table: pyarrow.Table
+    keys: Sequence[Any] | None
+
+
+def from_csv(
+    data: bytes, signature: Signature, *, columns: list[str] | None, key: tuple[str | None, int | None]
+) -> Keyed | None:
+    """None when the model's inputs are no plain columns, or anything in the block is odd: row by row says what."""
+    inputs = {spec.name: spec for spec in signature.inputs}
+    if not _are_columns(signature.inputs):
+        return None
+    names = list(columns) if columns is not None else list(inputs)
+    key_name, key_at = key
+    if key_name is not None and key_at is not None and key_name not in inputs:
+        names.insert(key_at, key_name)
+    types = {name: _TYPES.get(inputs[name].dtype, pyarrow.string()) for name in names if name in inputs}
+    try:
+        table = pyarrow.csv.read_csv(
+            io.BytesIO(data),
+            read_options=pyarrow.csv.ReadOptions(column_names=names, use_threads=False, block_size=max(len(data), 1)),
+            parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types={**types, **({key_name: pyarrow.string()} if key_name is not None else {})},
+                null_values=[""],
+                strings_can_be_null=True,
+                true_values=_TRUE,
+                false_values=_FALSE,
+            ),
+        )
+    except pyarrow.ArrowInvalid:
+        return None
+    return from_table(table, signature, key=key_name)
+
+
+def from_table(table: pyarrow.Table, signature: Signature, *, key: str | None) -> Keyed | None:
+    """The model's columns of a table, in its order; None if they are not what it takes."""
+    if not _are_columns(signature.inputs):
+        return None
+    keys = None
+    if key is not None:
+        if key not in table.column_names:
+            return None
+        keys = table.column(key).to_pylist()
+        if not any(spec.name == key for spec in signature.inputs):
+            table = table.drop_columns([key])
+    known = {spec.name: spec for spec in signature.inputs}
+    if any(name not in known for name in table.column_names):
+        return None
+    if any(name not in table.column_names and not spec.nullable for name, spec in known.items()):
+        return None
+    arrays = [_filled(table.column(name), known[name]) for name in table.column_names]
+    return Keyed(pyarrow.table(arrays, names=table.column_names), keys)
+
+
+def lines_of(answer: pyarrow.Table, signature: Signature, *, key: str | None, keys: Sequence[Any] | None) -> str:
+    """A JSON value a line: of one output without a name its bare value, else an object."""
+    texts = [_texts(answer.column(name)) for name in answer.column_names]
+    if len(texts) == 1 and answer.column_names == [""]:
+        lines = texts[0]
+    else:
+        form = "{" + ", ".join(f"{json.dumps(name)}: %s".replace("%%", "%") for name in answer.column_names) + "}"
+        lines = [form % cells for cells in zip(*texts, strict=True)]
+    if keys is not None:
+        form = "{" + json.dumps(key) + ': %s, "prediction": %s}'
+        lines = [form % pair for pair in zip(map(json.dumps, keys), lines, strict=True)]
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def _texts(column: pyarrow.ChunkedArray) -> list[str]:
+    """Each value as JSON. A list of plain values is written in one go: its separator is a line's end."""
+    values = column.to_pylist()
+    if pyarrow.types.is_nested(column.type):
+        return [json.dumps(value) for value in values]
+    return json.dumps(values, separators=("\n", ":"))[1:-1].split("\n") if values else []
+
+
+def _are_columns(inputs: Sequence[FieldSpec]) -> bool:
+    return bool(inputs) and all(spec.name and spec.shape in ((), None) for spec in inputs)
+
+
+def _filled(column: pyarrow.ChunkedArray, spec: FieldSpec) -> pyarrow.ChunkedArray:
+    """An empty cell is the empty text where texts are wanted and nothing may be missing, as for single rows."""
+    if spec.dtype == "string" and not spec.nullable and pyarrow.types.is_string(column.type) and column.null_count:
+        return column.fill_null("")
+    return column
