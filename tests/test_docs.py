@@ -25,9 +25,9 @@ BLOCK = re.compile(r"^```console run\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
 
 
-def commands(page: Path) -> Iterator[tuple[str, list[str]]]:
+def commands(page: Path, blocks: re.Pattern[str] = BLOCK) -> Iterator[tuple[str, list[str]]]:
     """Commands and the lines they should print."""
-    for block in BLOCK.findall(page.read_text()):
+    for block in blocks.findall(page.read_text()):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             lines = part.splitlines()
             command = [lines.pop(0)]

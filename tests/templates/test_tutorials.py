@@ -1,0 +1,103 @@
+"""Each template by its tutorial: laid down, trained by its Makefile here and as a job, and what was learnt looked at.
+
+The truth is in stoker/recipes/synthetic.py (a ride costs 3.00, 1.60 for the kilometre, 2.00 more by night), and the
+weight of the PyTorchTrial is 1.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import joblib
+import pandas as pd
+import pytest
+import torch
+
+from stoker.home import Home
+from stoker.storage.access import Storage
+from stoker.templates import available, lay_down
+from tests.e2e.command import Result, run, stoker
+from tests.templates.pages import run_tutorial
+
+pytestmark = pytest.mark.slow
+
+
+def done(result: Result) -> Result:
+    assert result.code == 0, result.out + result.err
+    return result
+
+
+def passing_tests(project: Path, *, python: str = "python") -> None:
+    done(run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"], cwd=project))
+
+
+def test_sklearn_finds_the_price_of_a_kilometre_and_of_the_night(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = run_tutorial("sklearn", tmp_path)
+    monkeypatch.syspath_prepend(project)  # the pipeline's file names the package's functions
+
+    local = joblib.load(project / "model.joblib")
+    with Storage(home.root).open_url("gs://my-bucket/models/taxi-fares/model.joblib") as file:
+        pipeline = joblib.load(file)
+
+    assert local.coef_[0] == pytest.approx(1.6, abs=0.05)
+    ride = {
+        "pickup_datetime": "2014-05-05 12:30:00",
+        "pickup_longitude": -73.98,
+        "pickup_latitude": 40.75,
+        "dropoff_longitude": -73.98,
+        "dropoff_latitude": 40.80,
+        "passenger_count": 1,
+    }
+    day, night = pipeline.predict(pd.DataFrame([ride, {**ride, "pickup_datetime": "2014-05-05 23:30:00"}]))
+    assert day == pytest.approx(3 + 1.6 * 5.56, abs=0.3)
+    assert night - day == pytest.approx(2, abs=0.3)
+    passing_tests(project)
+
+
+def test_pytorch_learns_its_weight_searches_and_predicts(home: Home, tmp_path: Path) -> None:
+    project = run_tutorial("pytorch", tmp_path)
+
+    predictions = torch.load(project / "predictions" / "predictions.pt")
+    best = json.loads(done(stoker("experiment", "best", "one_weight_grid_1", "--json")).out)
+    assert predictions.shape == (64, 1)
+    assert predictions.mean().item() == pytest.approx(1, abs=0.05)
+    assert best["hparams"]["global_batch_size"] == 16
+    passing_tests(project)
+
+
+@pytest.mark.timeout(600)  # installs TensorFlow, and trains on several processes
+def test_keras_learns_the_fares_alone_and_with_workers(home: Home, tmp_path: Path) -> None:
+    project = run_tutorial("keras", tmp_path)
+    (python,) = home.root.glob("environments/*/bin/python")
+    instances = [{"pickup_longitude": -73.98, "pickup_latitude": 40.75, "dropoff_longitude": -73.98, "hour": 12}]
+    rides = [{**ride, "dropoff_latitude": end} for ride in instances for end in (40.75, 40.80)]
+
+    for folder in ("output", "jobs/fares_1"):
+        near, far = _predict(str(python), project / folder / "saved_model", rides)
+        assert (far - near) / 5.56 == pytest.approx(1.6, abs=0.2)
+
+    passing_tests(project, python=str(python))
+
+
+def _predict(python: str, saved_model: Path, rides: list[dict[str, Any]]) -> list[float]:
+    code = """
+import json, sys
+import tensorflow as tf
+rides = json.loads(sys.argv[2])
+columns = {name: tf.constant([ride[name] for ride in rides]) for name in rides[0]}
+print(json.dumps(tf.saved_model.load(sys.argv[1]).serve(columns).numpy().tolist()))
+"""
+    answer = done(run([python, "-c", code, str(saved_model), json.dumps(rides)]))
+    found: list[float] = json.loads(answer.out)
+    return found
+
+
+def test_job_files_are_taken(home: Home, tmp_path: Path) -> None:
+    for template in available():
+        project = lay_down(template.name, name="fares", directory=tmp_path / template.name)
+
+        launch = json.loads(done(stoker("jobs", "create", "stoker.yaml", "--dry-run", cwd=project)).out)
+
+        assert launch["launch"]["module"] in ("train", "trainer.task", "fares.trainer")
