@@ -31,6 +31,7 @@ from stoker.schema.record import (
     Job,
     JobList,
     JobSummary,
+    JobTrial,
     LogBlock,
     LogPage,
     MetricPoint,
@@ -97,15 +98,21 @@ class Client(ModelCalls):
         """Stop it for good; a finished job stays as it is."""
         return Job.model_validate(self._post(_job_path(job, "cancel")))
 
+    def kill(self, job: str) -> Job:
+        """End it at once, without time to save anything."""
+        return Job.model_validate(self._post(_job_path(job, "kill")))
+
     def pause(self, job: str) -> Job:
         return Job.model_validate(self._post(_job_path(job, "pause")))
 
     def resume(self, job: str) -> Job:
         return Job.model_validate(self._post(_job_path(job, "resume")))
 
-    def update(self, job: str, *, labels: Labels | None = None, priority: int | None = None) -> Job:
-        """Replace the labels, the priority, or both."""
-        changes = {"labels": labels, "priority": priority}
+    def update(
+        self, job: str, *, labels: Labels | None = None, priority: int | None = None, max_slots: int | None = None
+    ) -> Job:
+        """Replace what is given. `max_slots` is of all running trials of a search together."""
+        changes = {"labels": labels, "priority": priority, "max_slots": max_slots}
         given = {name: value for name, value in changes.items() if value is not None}
         return Job.model_validate(self._request("PATCH", _job_path(job), json=given))
 
@@ -156,6 +163,10 @@ class Client(ModelCalls):
         """Trials by `sort`: `number`, `newest` first, or `best` first. By number, those `after` one; or one alone."""
         params: Params = {"limit": limit, "sort": sort, "after": after, "trial": trial}
         return TrialList.model_validate(self._get(_job_path(job, "trials"), params))
+
+    def trial(self, trial: int) -> JobTrial:
+        """The trial of this id, and the name of its job."""
+        return JobTrial.model_validate(self._get(f"/trials/{trial}"))
 
     def checkpoints(self, job: str) -> tuple[CheckpointRecord, ...]:
         return tuple(CheckpointRecord.model_validate(found) for found in self._get(_job_path(job, "checkpoints")))

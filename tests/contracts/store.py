@@ -19,7 +19,8 @@ from stoker.schema.event import (
 from stoker.schema.job import JobSpec, Limits, RestartRules, Share
 from stoker.schema.record import LogPage
 from stoker.schema.state import Intent, JobState, RunState, StopReason
-from stoker.server.store.base import JobFilter, LogFilter, NewJob, Store
+from stoker.search.base import Asked, Ended, Outcome, Reported, Suggestion
+from stoker.server.store.base import JobFilter, LogFilter, NewJob, SearchBatch, SearchEntry, Store
 
 
 def a_spec(name: str = "taxi", **fields: object) -> JobSpec:
@@ -622,6 +623,137 @@ class LogContract:
 
         assert texts(store.log_page("taxi", LogFilter())) == [text]
 
+    def test_log_of_one_trial_is_read_by_its_number(self, store: Store) -> None:
+        hunt(store, trials=3)
+        for trial in (2, 1, 3, 1):
+            run = store.trials("hunt", only=trial).trials[0].runs[-1].id
+            acked = say(store, run)
+            say(store, run, log(acked + 1, f"from {trial}"))
+        store.move_run("hunt.1.1", RunState.STARTING, now=1.0)
+        store.move_run("hunt.1.1", RunState.LOST, now=2.0, restart=True)
+        say(store, "hunt.1.2", log(1, "from 1 again"))
 
-class StoreContract(JobContract, EventContract, LogContract):
+        of_1 = LogFilter(trial=1)
+
+        assert texts(store.log_page("hunt", of_1)) == ["from 1", "from 1", "from 1 again"]
+        assert texts(store.log_tail("hunt", of_1, lines=2)) == ["from 1", "from 1 again"]
+        assert texts(store.log_page("hunt", LogFilter(trial=3))) == ["from 3"]
+        assert texts(store.log_page("hunt", LogFilter(trial=9))) == []
+
+
+SPACE = {"lr": {"type": "double", "min": 0, "max": 1}}
+
+
+def hunt(store: Store, *, trials: int, goal: str = "minimize", name: str = "hunt", **fields: object) -> None:
+    """A job with a search, and its first trials."""
+    search = {"space": SPACE, "metric": "loss", "goal": goal, "max_trials": 20}
+    new = NewJob(spec=a_spec(name, search=search, **fields), owner="ada", pool="local", need=Share(cpus=1))
+    store.add_job(new, now=100.0)
+    store.record_search(name, SearchBatch([asked(number) for number in range(1, trials + 1)]), now=101.0)
+
+
+def asked(number: int) -> SearchEntry:
+    hparams = {"lr": number / 100}
+    return SearchEntry(Asked(suggestion=Suggestion(trial=number, hparams=hparams, seed=number)), hparams=hparams)
+
+
+def over(number: int, outcome: Outcome) -> SearchEntry:
+    return SearchEntry(Ended(trial=number, outcome=outcome))
+
+
+def hear(store: Store, losses: dict[int, float], *ended: SearchEntry, name: str = "hunt") -> None:
+    told = [Reported(trial=number, step=1, values={"loss": loss}) for number, loss in losses.items()]
+    entries = [SearchEntry(record) for record in told]
+    values = {number: {"loss": loss} for number, loss in losses.items()}
+    store.record_search(name, SearchBatch([*entries, *ended], values=values), now=200.0)
+
+
+class SearchContract:
+    """What a search comes to, told without reading its trials."""
+
+    def test_job_says_what_its_search_has_come_to(self, store: Store) -> None:
+        hunt(store, trials=4)
+        add(store, "plain")
+        hear(store, {1: 0.5, 2: 0.25, 3: 0.75}, over(1, Outcome.COMPLETED), over(3, Outcome.STOPPED))
+
+        found = {job.id: job.search for job in store.jobs(JobFilter())}
+
+        assert found["plain"] is None
+        summary = found["hunt"]
+        assert summary == store.summary("hunt").search == store.job("hunt").search
+        assert summary is not None
+        assert (summary.metric, summary.trials, summary.best, summary.best_trial) == ("loss", 4, 0.25, 2)
+        assert summary.outcomes == {"completed": 1, "stopped": 1}
+
+    def test_best_is_never_a_trial_that_failed_and_the_older_of_equals(self, store: Store) -> None:
+        hunt(store, trials=4, goal="maximize")
+        hear(store, {1: 0.5, 2: 0.9, 3: 0.5}, over(1, Outcome.COMPLETED))
+        assert best_of(store) == (0.9, 2)
+
+        hear(store, {}, over(2, Outcome.FAILED))
+        assert best_of(store) == (0.5, 1)
+
+        hear(store, {1: 0.1, 3: 0.1})
+        hear(store, {}, over(1, Outcome.INVALID_HP), over(3, Outcome.FAILED))
+        assert best_of(store) == (None, None)
+
+    def test_results_are_read_once_and_then_what_is_new(self, store: Store) -> None:
+        hunt(store, trials=3)
+        first = store.search_results("hunt", after=0)
+        assert [result.number for result in first.results] == [1, 2, 3]
+        assert store.search_results("hunt", after=first.cursor).results == ()
+
+        hear(store, {2: 0.5}, over(3, Outcome.COMPLETED))
+
+        second = store.search_results("hunt", after=first.cursor)
+        assert [(r.number, r.objectives, r.outcome) for r in sorted(second.results, key=lambda r: r.number)] == [
+            (2, {"loss": 0.5}, None),
+            (3, {}, "completed"),
+        ]
+        assert store.search_results("hunt", after=second.cursor).results == ()
+
+    def test_trials_are_counted_by_state_and_found_by_number_and_by_id(self, store: Store) -> None:
+        hunt(store, trials=4)
+        store.move_run("hunt.1.1", RunState.STARTING, now=1.0)
+        finish(store, "hunt.2.1")
+        finish(store, "hunt.3.1", RunState.STOPPED, stop=StopReason.PRUNE)
+
+        assert store.trial_states("hunt") == {JobState.QUEUED: 1, JobState.PREPARING: 1, JobState.SUCCEEDED: 2}
+        assert [trial.number for trial in store.trials_numbered("hunt", [3, 1, 9])] == [3, 1]
+        known = store.trials("hunt", only=3).trials[0]
+        found = store.trial(known.id)
+        assert (found.job, found.number, found.runs) == ("hunt", 3, known.runs)
+        with pytest.raises(NotFoundError, match="No trial has the id 123456"):
+            store.trial(123456)
+
+    def test_max_slots_are_changed_of_a_search_alone(self, store: Store) -> None:
+        hunt(store, trials=1, resources={"slots": 2})
+        add(store, "plain")
+
+        changed = store.change_job("hunt", max_slots=5)
+
+        assert changed.search is not None
+        assert changed.search.max_slots == 5
+        assert {job.id: job.max_live for job in store.unfinished()} == {"hunt": 2, "plain": None}
+        with pytest.raises(ConflictError, match="'plain' has no search"):
+            store.change_job("plain", priority=3, max_slots=5)
+        assert store.job("plain").priority == 0
+
+    def test_kill_is_a_stop_that_the_scheduler_hears_of_as_such(self, store: Store) -> None:
+        add(store)
+        store.set_intent("taxi", Intent.STOP, by="ada", now=1.0)
+        assert [(job.intent, job.is_killed) for job in store.unfinished()] == [(Intent.STOP, False)]
+
+        store.set_intent("taxi", Intent.STOP, by="ada", now=2.0, kill=True)
+
+        assert [(job.intent, job.is_killed) for job in store.unfinished()] == [(Intent.STOP, True)]
+
+
+def best_of(store: Store) -> tuple[float | None, int | None]:
+    summary = store.summary("hunt").search
+    assert summary is not None
+    return summary.best, summary.best_trial
+
+
+class StoreContract(JobContract, EventContract, LogContract, SearchContract):
     """All of it."""

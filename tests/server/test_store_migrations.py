@@ -54,6 +54,17 @@ def test_file_of_an_older_stoker_is_taken_up_without_loss(tmp_path: Path, versio
     engine.dispose()
 
 
+def test_search_of_an_older_stoker_is_summed_up(tmp_path: Path) -> None:
+    store = open_store(a_file_of_schema(2, tmp_path / "stoker.db"))
+
+    summary = store.summary("hunt").search
+
+    assert summary is not None
+    assert (summary.metric, summary.trials, summary.outcomes) == ("acc", 3, {"failed": 1})
+    assert (summary.best, summary.best_trial) == (0.7, 3), "trial 2 had 0.9, and failed"
+    store.close()
+
+
 def move_to_the_end(store: Store, run: str) -> None:
     store.move_run(run, RunState.STARTING, now=500.0)
     store.move_run(run, RunState.SUCCEEDED, now=501.0)

@@ -56,6 +56,14 @@ class Resources(Model):
     gpus: Amount = 0.0
     tier: str | None = None
     roles: dict[Role, RoleSpec] | None = None
+    slot_is_gpu: bool = Field(False, description="a process gets a GPU for each of its CPUs, if the pool has GPUs")
+
+    @property
+    def slots_in_all(self) -> int:
+        """What a trial takes, as `max_slots` counts."""
+        if self.roles is not None:
+            return sum(role.count for role in self.roles.values())
+        return self.slots * (max(round(self.cpus), 1) if self.slot_is_gpu else 1)
 
     @model_validator(mode="after")
     def _chief_is_one(self) -> Self:

@@ -82,7 +82,8 @@ def _roles(resources: Resources, pool: Pool) -> Tier:
                 f" Its owner can add one under [pools.{pool.name}.tiers.{tier}] in config.toml."
             )
         return pool.tiers[tier]
-    each = RoleSpec(cpus=resources.cpus, memory_gb=resources.memory_gb, gpus=resources.gpus)
+    gpus = resources.cpus if resources.slot_is_gpu and pool.capacity.gpus else resources.gpus
+    each = RoleSpec(cpus=resources.cpus, memory_gb=resources.memory_gb, gpus=gpus)
     return {Role.CHIEF: each, Role.WORKER: each.with_(count=resources.slots - 1)}
 
 

@@ -47,6 +47,17 @@ class Trial(Model):
     seed: int | None = None
 
 
+class SearchSummary(Model):
+    """What a search has come to so far."""
+
+    metric: str | None = None  # what trials are ranked by
+    trials: int  # asked for, those that run among them
+    outcomes: dict[str, int] = {}  # of those that are over: completed, stopped, failed, invalid_hp
+    best: float | None = None  # the metric's best value
+    best_trial: int | None = None  # the number of the trial that has it
+    max_slots: int | None = None  # of all running trials together, if it was changed
+
+
 class JobSummary(Model):
     """A line of `jobs list`."""
 
@@ -63,6 +74,7 @@ class JobSummary(Model):
     created: float
     started: float | None = None
     ended: float | None = None
+    search: SearchSummary | None = None  # of a job with a search
 
 
 class Job(JobSummary):
@@ -71,6 +83,12 @@ class Job(JobSummary):
     intent: Intent
     spec: JobSpec
     trials: tuple[Trial, ...]
+
+
+class JobTrial(Trial):
+    """A trial, with the name of its job."""
+
+    job: str
 
 
 class TrialList(Model):

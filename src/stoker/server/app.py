@@ -24,8 +24,10 @@ from stoker.server.routes.packages import PackageRoutes
 from stoker.server.routes.page import PageRoutes
 from stoker.server.routes.replies import ErrorReply, reply_error
 from stoker.server.routes.runs import RunRoutes
+from stoker.server.routes.searches import SearchRoutes
 from stoker.server.routes.system import SystemRoutes
 from stoker.server.scheduler import Scheduler
+from stoker.server.search_status import SearchViews
 from stoker.server.settings import Settings
 from stoker.server.store.base import Store
 
@@ -84,6 +86,7 @@ def _routers(s: Server) -> tuple[APIRouter, ...]:
         LogRoutes(s.store, s.live).router(),
         JobRoutes(s.store, s.scheduler, s.live, s.settings, s.home, s.owner, s.now).router(),
         ModelRoutes(s.store, Registry(s.store, s.home, s.settings.models_url, s.now), s.now).router(),
+        SearchRoutes(s.store, SearchViews(s.store)).router(),
         RunRoutes(s.store, s.scheduler, s.live, s.now).router(),
         PackageRoutes(s.home).router(),
         SystemRoutes(s.store, s.scheduler, s.live, s.home, s.shutdown).router(),

@@ -167,7 +167,7 @@ def _tend_live(job: JobNow, trial: TrialNow, snapshot: Snapshot, now: float) -> 
 
 
 def _is_past_hope(job: JobNow, run: RunNow, gone_since: float | None, now: float) -> bool:
-    if gone_since is not None and now - gone_since >= SETTLE_S:
+    if job.is_killed or (gone_since is not None and now - gone_since >= SETTLE_S):
         return True
     return run.stop_time is not None and now - run.stop_time > job.grace_s + OVERDUE_S
 
@@ -216,7 +216,8 @@ def _abandon(job: JobNow, trial: TrialNow) -> Abandon:
     stop = run.stop or _REASONS.get(job.intent)
     if stop is not None:
         again = job.intent is Intent.RUN and stop in (StopReason.PAUSE, StopReason.PREEMPT)
-        return Abandon(run.id, RunState.STOPPED, "It did not end by itself and was ended.", stop=stop, restart=again)
+        message = "It was killed." if job.is_killed else "It did not end by itself and was ended."
+        return Abandon(run.id, RunState.STOPPED, message, stop=stop, restart=again)
     again = trial.losses < MAX_LOSSES
     return Abandon(run.id, RunState.LOST, "Its supervisor vanished.", restart=again)
 
@@ -246,8 +247,14 @@ def _queue(snapshot: Snapshot, now: float) -> Iterator[_Place]:
     ]
     waiting.sort(key=lambda place: (-place[0].priority, place[0].number, place[1].number))
     lines = {name: _Line(pool.capacity, used(snapshot.jobs, name)) for name, pool in snapshot.pools.items()}
+    going = {job.id: sum(is_live(trial.run) for trial in job.trials) for job, _ in waiting if job.max_live is not None}
     for job, trial in waiting:
-        yield lines.setdefault(job.pool, _Line(_NOTHING, _NOTHING)).take(job, trial, now)
+        if job.max_live is not None and going[job.id] >= job.max_live:
+            continue  # it waits for its own trials
+        place = lines.setdefault(job.pool, _Line(_NOTHING, _NOTHING)).take(job, trial, now)
+        if place.starts and job.id in going:
+            going[job.id] += 1
+        yield place
 
 
 _NOTHING = Share(cpus=0, memory_gb=0, gpus=0)

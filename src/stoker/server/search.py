@@ -301,7 +301,10 @@ def _wanted(job: JobNow, search: Search, room: int) -> int:
     queued = sum(trial.run.state is RunState.QUEUED for trial in job.trials)
     wanted = max(room, 1) - queued
     limit = search.searcher.spec.max_slots
-    return wanted if limit is None else min(wanted, max(limit // _slots(search.spec), 1) - len(job.trials))
+    live = job.max_live
+    if live is None and limit is not None:
+        live = max(limit // search.spec.resources.slots_in_all, 1)
+    return wanted if live is None else min(wanted, live - len(job.trials))
 
 
 def _outcome(trial: OverTrial, *, was_told: bool) -> Outcome:
@@ -316,11 +319,6 @@ def _outcome(trial: OverTrial, *, was_told: bool) -> Outcome:
 def _needs_order(search: Search, trial: TrialNow) -> bool:
     """It was told to stop in an earlier run, or under an earlier server, and its run does not know."""
     return trial.number in search.searcher.stopping and not trial.run.state.is_final and trial.run.stop is None
-
-
-def _slots(spec: JobSpec) -> int:
-    roles = spec.resources.roles
-    return spec.resources.slots if roles is None else sum(role.count for role in roles.values())
 
 
 def _times(need: Share, capacity: Share, taken: Share) -> int:

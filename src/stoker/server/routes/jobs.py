@@ -5,30 +5,20 @@ from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Query, Response
+from pydantic import Field
 
 from stoker.errors import NotFoundError, UsageError
 from stoker.home import Home
 from stoker.schema.job import JobSpec, Labels
 from stoker.schema.model import Model
 from stoker.schema.pool import replicas_for, total
-from stoker.schema.record import (
-    CheckpointRecord,
-    DryRun,
-    Job,
-    JobList,
-    JobSummary,
-    Run,
-    SearchStatus,
-    Trial,
-    TrialList,
-)
+from stoker.schema.record import CheckpointRecord, DryRun, Job, JobList, JobSummary, Run, Trial
 from stoker.schema.state import Intent, JobState, RunState
 from stoker.server.launch import build_launch
 from stoker.server.live import Live
 from stoker.server.routes.replies import reply, reply_many
 from stoker.server.scheduler import Scheduler
 from stoker.server.search import check_search, first_trial
-from stoker.server.search_status import search_status
 from stoker.server.settings import Settings, choose_pool
 from stoker.server.store.base import JobFilter, NewJob, Store
 
@@ -36,10 +26,11 @@ _MAX_LISTED = 10_000
 
 
 class JobChanges(Model):
-    """What may be changed of a job: both replace what was there."""
+    """What may be changed of a job; each replaces what was there."""
 
     labels: Labels | None = None
     priority: int | None = None
+    max_slots: Annotated[int, Field(ge=1, description="of all running trials of its search together")] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +52,12 @@ class JobRoutes:
         router.add_api_route("/{job}", self.get_job, methods=["GET"], response_model=Job)
         router.add_api_route("/{job}", self.change_job, methods=["PATCH"], response_model=Job)
         router.add_api_route("/{job}/cancel", self.cancel_job, methods=["POST"], response_model=Job)
+        router.add_api_route("/{job}/kill", self.kill_job, methods=["POST"], response_model=Job)
         router.add_api_route("/{job}/pause", self.pause_job, methods=["POST"], response_model=Job)
         router.add_api_route("/{job}/resume", self.resume_job, methods=["POST"], response_model=Job)
         router.add_api_route(
             "/{job}/checkpoints", self.get_checkpoints, methods=["GET"], response_model=list[CheckpointRecord]
         )
-        router.add_api_route("/{job}/trials", self.get_trials, methods=["GET"], response_model=TrialList)
-        router.add_api_route("/{job}/search", self.get_search, methods=["GET"], response_model=SearchStatus)
         return router
 
     def submit_job(self, spec: JobSpec, dry_run: bool = False) -> Response:
@@ -116,14 +106,18 @@ class JobRoutes:
         return self._reply(self.store.job(job))
 
     def change_job(self, job: str, changes: JobChanges) -> Response:
-        """Replace the labels, the priority, or both."""
-        given = {name: value for name, value in changes if value is not None}
+        """Replace the labels, the priority, the most slots of a search. Trials that run above the new limit go on."""
+        given = {name: value for name, value in changes if value is not None and name != "max_slots"}
         JobSpec.parse({**dict(self.store.job(job).spec), **given}, source="The change")  # the rules of a new job
-        return self._changed(self.store.change_job(job, labels=changes.labels, priority=changes.priority))
+        return self._changed(self.store.change_job(job, **dict(changes)))
 
     def cancel_job(self, job: str) -> Response:
         """Stop it for good. A finished job stays as it is."""
         return self._set_intent(job, Intent.STOP)
+
+    def kill_job(self, job: str) -> Response:
+        """End it at once: its processes get no time to save anything."""
+        return self._set_intent(job, Intent.STOP, kill=True)
 
     def pause_job(self, job: str) -> Response:
         """Stop its runs; they go on from their latest checkpoints after `resume`."""
@@ -137,23 +131,8 @@ class JobRoutes:
         """The checkpoints its runs have reported, oldest first."""
         return reply_many(self.store.checkpoints(job))
 
-    def get_trials(
-        self,
-        job: str,
-        sort: Annotated[str, Query(description="number, newest or best")] = "number",
-        limit: Annotated[int, Query(ge=1)] = 100,
-        after: Annotated[int, Query(ge=0, description="by number: only those after this one")] = 0,
-        trial: Annotated[int | None, Query(description="the trial of this number alone")] = None,
-    ) -> Response:
-        """Its trials, whole: hyperparameters, metrics, runs."""
-        return reply(self.store.trials(job, sort=sort, limit=limit, after=after, only=trial))
-
-    def get_search(self, job: str, best: Annotated[int, Query(ge=1)] = 10) -> Response:
-        """How its search stands: the best trials, the curve of the best so far, what mattered."""
-        return reply(search_status(self.store, job, best=best))
-
-    def _set_intent(self, job: str, intent: Intent) -> Response:
-        return self._changed(self.store.set_intent(job, intent, by=self.owner, now=self.now()))
+    def _set_intent(self, job: str, intent: Intent, *, kill: bool = False) -> Response:
+        return self._changed(self.store.set_intent(job, intent, by=self.owner, now=self.now(), kill=kill))
 
     def _changed(self, job: Job) -> Response:
         self.scheduler.wake()

@@ -32,6 +32,7 @@ LastEventId = Annotated[int | None, Header(description="where a broken stream is
 class LogQuery(Model):
     """Which lines, and from where."""
 
+    trial: int | None = Field(None, ge=1, description="of the trial of this number alone")
     replica: str | None = Field(None, description="for example chief-0, worker-1, supervisor")
     level: str | None = Field(None, description="the lowest level to show: DEBUG, INFO, WARNING, ERROR, CRITICAL")
     text: str | None = Field(None, description="lines that hold these words, in any case")
@@ -51,6 +52,7 @@ class LogQuery(Model):
             regex=self.regex,
             since=_seconds(self.since),
             until=_seconds(self.until),
+            trial=self.trial,
         )
 
 

@@ -9,7 +9,17 @@ from typing import Any, Literal, Protocol
 
 from stoker.schema.event import EventBatch, Exited, Phase
 from stoker.schema.job import JobSpec, Labels, Share
-from stoker.schema.record import CheckpointRecord, Job, JobSummary, LogPage, MetricPoint, Run, TrialList
+from stoker.schema.record import (
+    CheckpointRecord,
+    Job,
+    JobSummary,
+    JobTrial,
+    LogPage,
+    MetricPoint,
+    Run,
+    Trial,
+    TrialList,
+)
 from stoker.schema.state import Intent, JobState, RunState, StopReason
 from stoker.search.base import Prior, Record
 from stoker.server.store.model_store import ModelStore
@@ -49,6 +59,7 @@ class LogFilter:
     regex: str | None = None
     since: float | None = None
     until: float | None = None
+    trial: int | None = None  # its number
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +123,8 @@ class JobNow:
     grace_s: float
     trials: tuple[TrialNow, ...]  # those that are not over
     search: SearchState | None = None
+    max_live: int | None = None  # trials at once, if that was changed
+    is_killed: bool = False  # to be ended at once, without a grace
 
     @property
     def is_searching(self) -> bool:
@@ -153,6 +166,24 @@ class SearchPast:
     """All that a search has decided, in order, and the newest report it had heard by then."""
 
     records: tuple[Record, ...]
+    cursor: int
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """What a search knows of a trial."""
+
+    number: int
+    hparams: Mapping[str, Any]
+    objectives: Mapping[str, float]
+    outcome: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResults:
+    """Trials of which a search has something new, and the cursor to ask `after` next."""
+
+    results: tuple[SearchResult, ...]
     cursor: int
 
 
@@ -217,6 +248,18 @@ class Store(Protocol):
         """Trials by `number` (those after one), `newest` first, or `best` objective first; or `only` this one."""
         ...
 
+    def trial(self, trial: int) -> JobTrial:
+        """The trial of this id."""
+        ...
+
+    def trials_numbered(self, job: str, numbers: Sequence[int]) -> tuple[Trial, ...]:
+        """These of a job's trials, in this order, without their runs."""
+        ...
+
+    def trial_states(self, job: str) -> dict[JobState, int]:
+        """How many of its trials are in each state, counted by the database."""
+        ...
+
     def summary(self, job: str) -> JobSummary:
         """The job's line; light enough to ask often."""
         ...
@@ -225,12 +268,17 @@ class Store(Protocol):
         """Newest first."""
         ...
 
-    def change_job(self, job: str, *, labels: Labels | None = None, priority: int | None = None) -> Job:
-        """Replace the labels, the priority, or both."""
+    def change_job(
+        self, job: str, *, labels: Labels | None = None, priority: int | None = None, max_slots: int | None = None
+    ) -> Job:
+        """Replace what is given. `max_slots` is of all running trials of a search; ConflictError without a search."""
         ...
 
-    def set_intent(self, job: str, intent: Intent, *, by: str, now: float) -> Job:
-        """What the user wants now. Idempotent. A finished job can only be stopped, which changes nothing."""
+    def set_intent(self, job: str, intent: Intent, *, by: str, now: float, kill: bool = False) -> Job:
+        """What the user wants now. Idempotent. A finished job can only be stopped, which changes nothing.
+
+        With `kill`, its runs are to be ended at once.
+        """
         ...
 
     def unfinished(self) -> tuple[JobNow, ...]:
@@ -298,6 +346,10 @@ class Store(Protocol):
 
     def search_news(self, job: str, *, after: int) -> SearchNews:
         """What its searcher has not heard, by the number of the last report it has."""
+        ...
+
+    def search_results(self, job: str, *, after: int) -> SearchResults:
+        """What its search has heard of trials since a cursor; all trials, from 0."""
         ...
 
     def record_search(self, job: str, batch: SearchBatch, *, now: float) -> None:

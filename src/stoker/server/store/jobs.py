@@ -11,7 +11,8 @@ from sqlalchemy import Connection, Row, Select, bindparam, insert, select, updat
 from stoker.errors import ConflictError, NotFoundError
 from stoker.schema.event import Phase
 from stoker.schema.job import JobSpec, Labels
-from stoker.schema.record import Job, JobSummary, Trial
+from stoker.schema.record import Job, JobSummary, JobTrial, SearchSummary, Trial
+from stoker.schema.search import Goal
 from stoker.schema.state import Intent, JobState, RunState, fold_job
 from stoker.server.store import runs as run_rows
 from stoker.server.store.base import JobFilter, NewJob
@@ -68,6 +69,15 @@ def whole(connection: Connection, row: Row[Any], *, only: int | None = None) -> 
     )
 
 
+def trial(connection: Connection, trial: int) -> JobTrial:
+    row = connection.execute(select(trials).where(trials.c.id == trial)).one_or_none()
+    if row is None:
+        raise NotFoundError(f"No trial has the id {trial} on this server.")
+    job = connection.execute(select(jobs).where(jobs.c.number == row.job)).one()
+    (found,) = with_runs(connection, [row], run_rows.wanted(job))
+    return JobTrial(**dict(found), job=job.id)
+
+
 def with_runs(connection: Connection, rows: Sequence[Row[Any]], intent: Intent) -> Iterator[Trial]:
     """The trials of these rows, whole."""
     runs_of = defaultdict(list)
@@ -91,23 +101,32 @@ def listed(connection: Connection, which: JobFilter) -> tuple[JobSummary, ...]:
     return tuple(found)
 
 
-def change(connection: Connection, row: Row[Any], *, labels: Labels | None, priority: int | None) -> None:
+def change(
+    connection: Connection, row: Row[Any], *, labels: Labels | None, priority: int | None, max_slots: int | None
+) -> None:
     changes: dict[str, Any] = {}
     if labels is not None:
         changes["labels"] = _labels_text(labels)
     if priority is not None:
         changes["priority"] = priority
+    if max_slots is not None:
+        if row.search is None:
+            raise ConflictError(f"Job {row.id!r} has no search: max_slots is of the trials that run at once.")
+        each = JobSpec.model_validate_json(row.spec).resources.slots_in_all
+        changes |= {"max_slots": max_slots, "max_live": max(max_slots // each, 1)}
     if changes:
         connection.execute(update(jobs).where(jobs.c.number == row.number).values(changes))
 
 
-def set_intent(connection: Connection, row: Row[Any], intent: Intent, *, by: str, now: float) -> None:
+def set_intent(connection: Connection, row: Row[Any], intent: Intent, *, by: str, now: float, kill: bool) -> None:
     if not row.unfinished:
         if intent is Intent.STOP:
             return
         raise ConflictError(f"Job {row.id!r} has ended; only a job that has not can be paused or resumed.")
     if row.intent == Intent.STOP and intent is not Intent.STOP:
         raise ConflictError(f"Job {row.id!r} is being cancelled and cannot be paused or resumed any more.")
+    if kill:
+        connection.execute(update(jobs).where(jobs.c.number == row.number).values(killed=True))
     if row.intent != intent:
         connection.execute(update(jobs).where(jobs.c.number == row.number).values(intent=intent.value, intent_by=by))
         run_rows.settle(connection, row.number, now=now)
@@ -135,9 +154,10 @@ def _insert_job(connection: Connection, new: NewJob, *, now: float) -> int:
         "grace_s": spec.limits.grace_s,
         "created": now,
         "unfinished": True,
-        "search": None if spec.search is None else "open",
-        "search_progress": None if spec.search is None else 0.0,
     }
+    if spec.search is not None:
+        maximize = spec.search.goal is Goal.MAXIMIZE
+        values |= {"search": "open", "search_progress": 0.0, "metric": spec.search.metric, "maximize": maximize}
     return run_rows.inserted_key(connection.execute(_INSERT, values))
 
 
@@ -160,7 +180,19 @@ def _line(row: Row[Any], newest: Sequence[tuple[Row[Any], Row[Any]]]) -> dict[st
         "created": row.created,
         "started": row.started,
         "ended": row.ended,
+        "search": None if row.search is None else _search(row),
     }
+
+
+def _search(row: Row[Any]) -> SearchSummary:
+    return SearchSummary(
+        metric=row.metric,
+        trials=row.trials_made,
+        outcomes=json.loads(row.outcomes),
+        best=row.best,
+        best_trial=row.best_trial,
+        max_slots=row.max_slots,
+    )
 
 
 def _state(job: Row[Any], states: Sequence[JobState]) -> JobState:
@@ -256,7 +288,8 @@ def _query(which: JobFilter) -> Select[Any]:
         query = query.where(jobs.c.labels.contains(f'"{key}":"{value}"', autoescape=True))
     if which.name is not None:
         fixed = which.name.replace("?", "*").split("*")[0]
-        query = query.where(jobs.c.id.startswith(fixed, autoescape=True))
+        # By the order of bytes, which the index of names is in: LIKE has its own idea of case and of indexes.
+        query = query.where(jobs.c.id >= fixed, jobs.c.id < fixed + "\U0010ffff")
     return query
 
 

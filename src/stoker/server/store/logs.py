@@ -35,7 +35,7 @@ def read_page(connection: Connection, job: int, which: LogFilter, *, after: int,
     blocks: list[LogBlock] = []
     room, size = limit, 0
     matches = _Matches.of(which)
-    for row in _rows(connection, _query(job, which), after=after):
+    for row in _rows(connection, _query(connection, job, which), after=after):
         after = row.number
         if (block := matches.block(row)) is None:
             continue
@@ -51,7 +51,7 @@ def read_tail(connection: Connection, job: int, which: LogFilter, *, lines: int)
     blocks: list[LogBlock] = []
     cursor, room = 0, lines
     matches = _Matches.of(which)
-    for row in _rows_backwards(connection, _query(job, which)):
+    for row in _rows_backwards(connection, _query(connection, job, which)):
         cursor = max(cursor, row.number)
         if room <= 0:
             break
@@ -61,13 +61,16 @@ def read_tail(connection: Connection, job: int, which: LogFilter, *, lines: int)
     return LogPage(blocks=tuple(reversed(blocks)), cursor=cursor)
 
 
-def _query(job: int, which: LogFilter) -> Select[Any]:
+def _query(connection: Connection, job: int, which: LogFilter) -> Select[Any]:
     query = (
         select(logs, runs.c.id.label("run_id"), runs.c.attempt, trials.c.number.label("trial"))
         .join(runs, runs.c.number == logs.c.run)
         .join(trials, trials.c.id == runs.c.trial)
         .where(logs.c.job == job)
     )
+    if which.trial is not None:
+        # By the index of runs: a search's other trials may have said a thousand times more.
+        query = query.where(logs.c.run.in_(_runs_of(connection, job, which.trial)))
     if which.replica is not None:
         query = query.where(logs.c.replica == which.replica)
     if which.since is not None:
@@ -77,6 +80,11 @@ def _query(job: int, which: LogFilter) -> Select[Any]:
     if which.level is not None and _rank(which.level) > LEVELS.index("INFO"):
         query = query.where(logs.c.levels.is_not(None))
     return query
+
+
+def _runs_of(connection: Connection, job: int, trial: int) -> list[int]:
+    of_trial = select(runs.c.number).join(trials, trials.c.id == runs.c.trial)
+    return list(connection.execute(of_trial.where(trials.c.job == job, trials.c.number == trial)).scalars())
 
 
 def _rows(connection: Connection, query: Select[Any], *, after: int) -> Iterator[Row[Any]]:

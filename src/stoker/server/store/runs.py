@@ -166,6 +166,8 @@ _JOB_COLUMNS = (
     jobs.c.max_waiting_s,
     jobs.c.grace_s,
     jobs.c.search,
+    jobs.c.max_live,
+    jobs.c.killed,
 )
 _TRIAL_COLUMNS = (trials.c.id, trials.c.number, trials.c.failures, trials.c.losses, trials.c.invalid)
 _RUN_COLUMNS = (
@@ -215,9 +217,8 @@ def _insert_run(connection: Connection, *, name: str, trial: int, attempt: int, 
 
 # Rows are taken apart by position: with a thousand jobs waiting, names would cost half of the scheduler's time.
 def _job_now(rows: list[Sequence[Any]]) -> JobNow:
-    number, id, pool, priority, intent, by, cpus, memory_gb, gpus, restarts, codes, waiting_s, grace_s, search, *_ = (
-        rows[0]
-    )
+    number, id, pool, priority, intent, by, cpus, memory_gb, gpus, restarts, codes, waiting_s, grace_s, *more = rows[0]
+    search, max_live, killed = more[:3]
     return JobNow(
         id=id,
         number=number,
@@ -232,6 +233,8 @@ def _job_now(rows: list[Sequence[Any]]) -> JobNow:
         grace_s=grace_s,
         trials=tuple([_trial_now(row[_TRIAL:]) for row in rows if row[_TRIAL] is not None]),
         search=search,
+        max_live=max_live,
+        is_killed=killed,
     )
 
 

@@ -1,6 +1,7 @@
 """Keep what searches decide, and do it in the same transaction; read back what their searchers need to know."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,19 +9,40 @@ from sqlalchemy import Connection, Row, Select, bindparam, func, insert, or_, se
 
 from stoker.errors import NotFoundError, UsageError
 from stoker.schema.job import JobSpec
-from stoker.schema.record import TrialList
+from stoker.schema.record import Trial, TrialList
 from stoker.schema.search import Goal
-from stoker.schema.state import RunState, StopReason
-from stoker.search.base import Asked, Ended, Prior, Reported, Suggestion, dump_record, load_record
+from stoker.schema.state import JobState, RunState, StopReason
+from stoker.search.base import (
+    Asked,
+    Ended,
+    Outcome,
+    Prior,
+    Record,
+    Reported,
+    Suggestion,
+    dump_record,
+    load_record,
+)
 from stoker.server.store import jobs as job_rows
 from stoker.server.store import runs as run_rows
-from stoker.server.store.base import OverTrial, Report, SearchBatch, SearchEntry, SearchNews, SearchPast
+from stoker.server.store.base import (
+    OverTrial,
+    Report,
+    SearchBatch,
+    SearchEntry,
+    SearchNews,
+    SearchPast,
+    SearchResult,
+    SearchResults,
+)
 from stoker.server.store.tables import jobs, metrics, runs, search_records, trials
 
 _REPORTS_AT_ONCE = 10_000
 
 # Built once: to build a statement costs SQLAlchemy more than to run it.
-_JOB: Select[Any] = select(jobs.c.number, jobs.c.id).where(jobs.c.id == bindparam("job"))
+_JOB: Select[Any] = select(
+    jobs.c.number, jobs.c.id, jobs.c.maximize, jobs.c.trials_made, jobs.c.outcomes, jobs.c.intent, jobs.c.search
+).where(jobs.c.id == bindparam("job"))
 _PAST: Select[Any] = (
     select(search_records.c.record, search_records.c.metric)
     .where(search_records.c.job == bindparam("job"))
@@ -59,6 +81,29 @@ _STOP_RUN = (
     )
     .values(stop=StopReason.PRUNE.value, stop_time=bindparam("at"))
 )
+_NOT_COUNTED = (Outcome.FAILED.value, Outcome.INVALID_HP.value)
+_BEST: Select[Any] = select(trials.c.number, trials.c.objective).where(
+    trials.c.job == bindparam("number"),
+    trials.c.objective.is_not(None),
+    trials.c.outcome.is_(None) | trials.c.outcome.not_in(_NOT_COUNTED),
+)
+_BEST_LOW = _BEST.order_by(trials.c.objective, trials.c.number).limit(1)
+_BEST_HIGH = _BEST.order_by(trials.c.objective.desc(), trials.c.number).limit(1)
+_RESULTS: Select[Any] = select(trials.c.number, trials.c.hparams, trials.c.objectives, trials.c.outcome).where(
+    trials.c.job == bindparam("number")
+)
+_NEW_RECORDS: Select[Any] = (
+    select(search_records.c.number, search_records.c.record)
+    .where(search_records.c.job == bindparam("job"), search_records.c.number > bindparam("after"))
+    .order_by(search_records.c.number)
+)
+_LAST_RECORD: Select[Any] = select(func.max(search_records.c.number)).where(search_records.c.job == bindparam("job"))
+_STATES: Select[Any] = (
+    select(runs.c.state, runs.c.stop, func.count().label("count_"))
+    .join(trials, (runs.c.trial == trials.c.id) & (runs.c.attempt == trials.c.attempts))
+    .where(trials.c.job == bindparam("number"))
+    .group_by(runs.c.state, runs.c.stop)
+)
 _PARENT: Select[Any] = select(trials.c.checkpoint).where(_OF_TRIAL)
 _INSERT_RECORD = insert(search_records)
 
@@ -90,12 +135,68 @@ def record(connection: Connection, job: str, batch: SearchBatch, *, now: float) 
     ended = [{**_of(found, r.trial), "outcome": r.outcome.value} for r in records if isinstance(r, Ended)]
     _run_many(connection, _UPDATE_TRIAL, ended)
     _run_many(connection, _UPDATE_TRIAL, [_values(found, trial, values) for trial, values in batch.values.items()])
+    changes = _sums(connection, found, records)
     if batch.progress is not None:
-        connection.execute(_UPDATE_JOB, {"of_job": found.number, "search_progress": batch.progress})
+        changes["search_progress"] = batch.progress
     if batch.state != "open":
-        end = {"of_job": found.number, "search": batch.state, "failure": batch.failure}
-        connection.execute(_UPDATE_JOB, end)
+        changes |= {"search": batch.state, "failure": batch.failure}
+    if changes:
+        connection.execute(_UPDATE_JOB, {"of_job": found.number, **changes})
+    if batch.state != "open":
         run_rows.settle(connection, found.number, now=now)
+
+
+def _sums(connection: Connection, job: Row[Any], records: Sequence[Record]) -> dict[str, Any]:
+    """What the job's row says of all its trials, as these records leave it."""
+    changes: dict[str, Any] = {}
+    if made := sum(isinstance(record, Asked) for record in records):
+        changes["trials_made"] = job.trials_made + made
+    if ended := Counter(record.outcome.value for record in records if isinstance(record, Ended)):
+        changes["outcomes"] = json.dumps(Counter(json.loads(job.outcomes)) + ended)
+    if ended or any(isinstance(record, Reported) for record in records):
+        best = connection.execute(_BEST_HIGH if job.maximize else _BEST_LOW, {"number": job.number}).one_or_none()
+        changes |= {"best": best.objective, "best_trial": best.number} if best is not None else {}
+        changes |= {"best": None, "best_trial": None} if best is None else {}
+    return changes
+
+
+def results(connection: Connection, job: str, *, after: int) -> SearchResults:
+    number = _find(connection, job).number
+    query = _RESULTS
+    keys: dict[str, Any] = {"number": number}
+    if after:
+        rows = connection.execute(_NEW_RECORDS, {"job": number, "after": after}).fetchall()
+        keys["touched"] = sorted({_trial_of(load_record(row.record)) for row in rows})
+        cursor = rows[-1].number if rows else after
+        query = _RESULTS.where(trials.c.number.in_(bindparam("touched", expanding=True)))
+    else:
+        cursor = connection.execute(_LAST_RECORD, {"job": number}).scalar_one() or 0
+    found = connection.execute(query, keys)
+    return SearchResults(tuple(_result(row) for row in found), cursor)
+
+
+def _trial_of(record: Record) -> int:
+    return record.suggestion.trial if isinstance(record, Asked) else record.trial
+
+
+def _result(row: Row[Any]) -> SearchResult:
+    return SearchResult(row.number, json.loads(row.hparams), json.loads(row.objectives or "{}"), row.outcome)
+
+
+def states(connection: Connection, job: str) -> dict[JobState, int]:
+    found = _find(connection, job)
+    counts: Counter[JobState] = Counter()
+    for row in connection.execute(_STATES, {"number": found.number}):
+        counts[run_rows.fold(row, run_rows.wanted(found))] += row.count_
+    return dict(counts)
+
+
+def numbered(connection: Connection, job: str, numbers: Sequence[int]) -> tuple[Trial, ...]:
+    found = job_rows.find(connection, job)
+    chosen = job_rows.TRIALS_OF.where(trials.c.number.in_(numbers))
+    rows = connection.execute(chosen, {"number": found.number}).fetchall()
+    whole = {trial.number: trial for trial in job_rows.with_runs(connection, rows, run_rows.wanted(found))}
+    return tuple(whole[number].model_copy(update={"runs": ()}) for number in numbers if number in whole)
 
 
 def prior(connection: Connection, job: str, names: Sequence[str]) -> tuple[Prior, ...]:

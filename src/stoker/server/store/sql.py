@@ -9,8 +9,18 @@ from sqlalchemy import Engine, Row, Select, Table, select, update
 
 from stoker.schema.event import EventBatch
 from stoker.schema.job import Labels
-from stoker.schema.record import CheckpointRecord, Job, JobSummary, LogPage, MetricPoint, Run, TrialList
-from stoker.schema.state import Intent, RunState, StopReason
+from stoker.schema.record import (
+    CheckpointRecord,
+    Job,
+    JobSummary,
+    JobTrial,
+    LogPage,
+    MetricPoint,
+    Run,
+    Trial,
+    TrialList,
+)
+from stoker.schema.state import Intent, JobState, RunState, StopReason
 from stoker.search.base import Prior
 from stoker.server.store import events, searches
 from stoker.server.store import jobs as job_rows
@@ -26,6 +36,7 @@ from stoker.server.store.base import (
     SearchBatch,
     SearchNews,
     SearchPast,
+    SearchResults,
 )
 from stoker.server.store.dialect import open_database, reader_of, writer_of
 from stoker.server.store.migrate import migrate
@@ -89,6 +100,18 @@ class SqlStore:
         with self._engine.begin() as connection:
             return searches.listed(connection, job, sort=sort, after=after, limit=limit, only=only)
 
+    def trial(self, trial: int) -> JobTrial:
+        with self._engine.begin() as connection:
+            return job_rows.trial(connection, trial)
+
+    def trials_numbered(self, job: str, numbers: Sequence[int]) -> tuple[Trial, ...]:
+        with self._engine.begin() as connection:
+            return searches.numbered(connection, job, numbers)
+
+    def trial_states(self, job: str) -> dict[JobState, int]:
+        with self._engine.begin() as connection:
+            return searches.states(connection, job)
+
     def summary(self, job: str) -> JobSummary:
         with self._engine.begin() as connection:
             return job_rows.summary(connection, job_rows.find(connection, job))
@@ -97,14 +120,17 @@ class SqlStore:
         with self._engine.begin() as connection:
             return job_rows.listed(connection, which)
 
-    def change_job(self, job: str, *, labels: Labels | None = None, priority: int | None = None) -> Job:
+    def change_job(
+        self, job: str, *, labels: Labels | None = None, priority: int | None = None, max_slots: int | None = None
+    ) -> Job:
         with self._write() as connection:
-            job_rows.change(connection, job_rows.find(connection, job), labels=labels, priority=priority)
+            row = job_rows.find(connection, job)
+            job_rows.change(connection, row, labels=labels, priority=priority, max_slots=max_slots)
             return job_rows.whole(connection, job_rows.find(connection, job))
 
-    def set_intent(self, job: str, intent: Intent, *, by: str, now: float) -> Job:
+    def set_intent(self, job: str, intent: Intent, *, by: str, now: float, kill: bool = False) -> Job:
         with self._write() as connection:
-            job_rows.set_intent(connection, job_rows.find(connection, job), intent, by=by, now=now)
+            job_rows.set_intent(connection, job_rows.find(connection, job), intent, by=by, now=now, kill=kill)
             return job_rows.whole(connection, job_rows.find(connection, job))
 
     def unfinished(self) -> tuple[JobNow, ...]:
@@ -184,6 +210,10 @@ class SqlStore:
     def search_news(self, job: str, *, after: int) -> SearchNews:
         with self._engine.begin() as connection:
             return searches.news(connection, job, after=after)
+
+    def search_results(self, job: str, *, after: int) -> SearchResults:
+        with self._engine.begin() as connection:
+            return searches.results(connection, job, after=after)
 
     def record_search(self, job: str, batch: SearchBatch, *, now: float) -> None:
         with self._write() as connection:

@@ -71,7 +71,10 @@ jobs = Table(
     Column("search_progress", Float),
     Column("failure", Words),
     # What its trials come to, kept as they come and end, so that a list need not read ten thousand of them.
-    Column("max_slots", Integer),  # of all its running trials together, if it was changed since it was submitted
+    # Of all its running trials together, if it was changed since it was submitted; and how many trials that makes.
+    Column("max_slots", Integer),
+    Column("max_live", Integer),
+    Column("killed", Boolean, nullable=False, server_default=false()),
     Column("metric", String),
     Column("maximize", Boolean, nullable=False, server_default=false()),
     Column("trials_made", Integer, nullable=False, server_default="0"),

@@ -14,6 +14,8 @@ _BAD = ("failed", "invalid_hp")
 
 def upgrade() -> None:
     op.add_column("jobs", sa.Column("max_slots", sa.Integer))
+    op.add_column("jobs", sa.Column("max_live", sa.Integer))
+    op.add_column("jobs", sa.Column("killed", sa.Boolean, nullable=False, server_default=sa.false()))
     op.add_column("jobs", sa.Column("metric", sa.String))
     op.add_column("jobs", sa.Column("maximize", sa.Boolean, nullable=False, server_default=sa.false()))
     op.add_column("jobs", sa.Column("trials_made", sa.Integer, nullable=False, server_default="0"))
