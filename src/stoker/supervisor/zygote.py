@@ -11,7 +11,6 @@ A connection that ends before its child does means that its supervisor is gone: 
 takes its children with it. Whether it can be forked safely it finds out by itself; if not, it says why in KEY.cold.
 """
 
-# ruff: noqa: UP
 from __future__ import annotations
 
 import ctypes
@@ -27,7 +26,7 @@ import socket
 import stat
 import sys
 import types
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 ROOM = "STOKER_ROOM"  # a variable and a word full of blanks, to be overwritten: see `Title`
 ROOM_BYTES = 4096
@@ -36,6 +35,7 @@ _MAX_SAID_BYTES = 1 << 18
 _PR_SET_PDEATHSIG = 1
 # They survive a fork by handlers of their own.
 _FORK_SAFE_THREADS = ("jemalloc_bg_thd",)
+_TORCH_FIXED_SEED = 67280421310721  # what every process began with before torch drew one
 _COLD = 3  # exit code: it has said why
 
 
@@ -58,21 +58,21 @@ class Title:
         if not begin or end - begin < ROOM_BYTES:
             raise Unsafe("there is no room for another command line")
         self._words = (begin, end - begin)
-        self._variables = None  # type: Optional[Tuple[int, int]]
+        self._variables: tuple[int, int] | None = None
         room = (ROOM + "=").encode()
         at = ctypes.string_at(first_variable, last_variable - first_variable).find(room)
         if at >= 0:
             self._variables = (first_variable + at, len(room) + ROOM_BYTES)
 
-    def set_words(self, words: List[str]) -> None:
+    def set_words(self, words: list[str]) -> None:
         _overwrite(self._words, words)
 
-    def set_variables(self, variables: List[str]) -> None:
+    def set_variables(self, variables: list[str]) -> None:
         if self._variables is None or not _overwrite(self._variables, variables):
             raise Unsafe("there is no room for other variables")
 
 
-def _overwrite(place: Tuple[int, int], texts: List[str]) -> bool:
+def _overwrite(place: tuple[int, int], texts: list[str]) -> bool:
     """As many of these as fit; whether all did."""
     address, size = place
     text = b"\0".join(os.fsencode(text) for text in texts)[: size - 1]
@@ -82,11 +82,11 @@ def _overwrite(place: Tuple[int, int], texts: List[str]) -> bool:
 
 
 def start_time(pid: int) -> int:
-    with open("/proc/{}/stat".format(pid), "rb") as file:
+    with open(f"/proc/{pid}/stat", "rb") as file:
         return int(file.read().rpartition(b")")[2].split()[19])
 
 
-def preload(imports: List[List[Any]]) -> None:
+def preload(imports: list[list[Any]]) -> None:
     """Import as `from NAME import …` does. What is not there is for user code to complain of."""
     for name, wanted in imports:
         try:
@@ -99,12 +99,12 @@ def preload(imports: List[List[Any]]) -> None:
                         pass
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] != name.partition(".")[0]:
-                raise Unsafe("importing {} failed: {!r}".format(name, error)) from error
+                raise Unsafe(f"importing {name} failed: {error!r}") from error
         except BaseException as error:  # noqa: BLE001 -- also an exit: it is user code's to meet
-            raise Unsafe("importing {} failed: {!r}".format(name, error)) from error
+            raise Unsafe(f"importing {name} failed: {error!r}") from error
 
 
-def check_forkable(own: List[int]) -> None:
+def check_forkable(own: list[int]) -> None:
     """Raise Unsafe if a child would share more with this process than what it has imported."""
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
@@ -120,21 +120,21 @@ def check_forkable(own: List[int]) -> None:
         raise Unsafe("an import has started {} thread(s) ({})".format(len(others), ", ".join(sorted(others))))
 
 
-def _descriptors() -> List[int]:
+def _descriptors() -> list[int]:
     listed = [int(number) for number in os.listdir("/proc/self/fd")]
-    return [number for number in listed if os.path.lexists("/proc/self/fd/{}".format(number))]  # not the listing's own
+    return [number for number in listed if os.path.lexists(f"/proc/self/fd/{number}")]  # not the listing's own
 
 
 def _check_descriptor(number: int) -> None:
     mode = os.fstat(number).st_mode
-    path = os.readlink("/proc/self/fd/{}".format(number))
-    with open("/proc/self/fdinfo/{}".format(number)) as file:
+    path = os.readlink(f"/proc/self/fd/{number}")
+    with open(f"/proc/self/fdinfo/{number}") as file:
         flags = int(file.read().partition("flags:")[2].split()[0], 8)
     written = flags & os.O_ACCMODE != os.O_RDONLY
     if path.startswith("/dev/nvidia"):
-        raise Unsafe("an import has opened {}".format(path))
+        raise Unsafe(f"an import has opened {path}")
     if not (stat.S_ISREG(mode) or stat.S_ISCHR(mode) or stat.S_ISDIR(mode)) or (stat.S_ISREG(mode) and written):
-        raise Unsafe("an import holds {} open".format(path))
+        raise Unsafe(f"an import holds {path} open")
 
 
 def _probe() -> None:
@@ -147,7 +147,7 @@ def _probe() -> None:
 
 def _thread_name(task: str) -> str:
     try:
-        with open("/proc/self/task/{}/comm".format(task)) as file:
+        with open(f"/proc/self/task/{task}/comm") as file:
             return file.read().strip()
     except OSError:
         return _FORK_SAFE_THREADS[0]  # ended meanwhile
@@ -156,20 +156,20 @@ def _thread_name(task: str) -> str:
 class Zygote:
     """Forks on request until nobody has asked for a while. `serve` returns in the child, with what it is to run."""
 
-    def __init__(self, listener: socket.socket, order: Dict[str, Any], said: List[bytes]) -> None:
+    def __init__(self, listener: socket.socket, order: dict[str, Any], said: list[bytes]) -> None:
         self._listener, self._lock, self._said, self._idle_s = listener, order["lock"], said, order["idle_s"]
         self._files = os.path.join(order["folder"], order["key"])
         self._title = Title()
         self._pid = os.getpid()
-        self._connections = {}  # type: Dict[int, socket.socket]
-        self._children = {}  # type: Dict[int, int]  # pid: descriptor of its connection
+        self._connections: dict[int, socket.socket] = {}
+        self._children: dict[int, int] = {}  # pid: descriptor of its connection
         self._modules = {name.partition(".")[0] for name in sys.modules}
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
         self._libc = ctypes.CDLL(None)
 
-    def serve(self) -> Dict[str, Any]:
+    def serve(self) -> dict[str, Any]:
         signal.signal(signal.SIGCHLD, lambda signum, frame: None)
         signal.set_wakeup_fd(self._wake_write)
         poller = select.poll()
@@ -214,7 +214,7 @@ class Zygote:
                 self._answer(descriptor, {"exit": code})
                 self._drop(descriptor, poller)
 
-    def _hear(self, descriptor: int, poller: Any) -> Optional[Dict[str, Any]]:
+    def _hear(self, descriptor: int, poller: Any) -> dict[str, Any] | None:
         """What a child is to run, in the child; None in this process."""
         try:
             data = self._connections[descriptor].recv(MAX_MESSAGE_BYTES)
@@ -226,15 +226,15 @@ class Zygote:
                 if of == descriptor:
                     _kill_group(pid)
             return None
-        request = json.loads(data.decode())  # type: Dict[str, Any]
+        request: dict[str, Any] = json.loads(data.decode())
         clash = sorted(self._modules.intersection(request["own"]))
         if clash:
-            self._answer(descriptor, {"refused": "it has a module {!r} of its own".format(clash[0])})
+            self._answer(descriptor, {"refused": f"it has a module {clash[0]!r} of its own"})
             return None
         try:
             pid = os.fork()
         except OSError as error:
-            self._answer(descriptor, {"refused": "cannot fork: {}".format(error)})
+            self._answer(descriptor, {"refused": f"cannot fork: {error}"})
             return None
         if pid == 0:
             self._become(request, self._connections[descriptor])
@@ -242,7 +242,7 @@ class Zygote:
         self._children[pid] = descriptor
         return None
 
-    def _answer(self, descriptor: int, message: Dict[str, Any]) -> None:
+    def _answer(self, descriptor: int, message: dict[str, Any]) -> None:
         try:
             self._connections[descriptor].send(json.dumps(message).encode())
         except OSError:
@@ -252,7 +252,7 @@ class Zygote:
         poller.unregister(descriptor)
         self._connections.pop(descriptor).close()
 
-    def _become(self, request: Dict[str, Any], connection: socket.socket) -> None:
+    def _become(self, request: dict[str, Any], connection: socket.socket) -> None:
         """In the child: all that a process has from the one that starts it, as for a fresh interpreter."""
         try:
             self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -286,7 +286,7 @@ def _kill_group(pid: int) -> None:
             pass
 
 
-def _set_environment(environment: Dict[str, str]) -> None:
+def _set_environment(environment: dict[str, str]) -> None:
     for name in list(os.environ):
         if name not in environment:
             del os.environ[name]
@@ -295,7 +295,7 @@ def _set_environment(environment: Dict[str, str]) -> None:
             os.environ[name] = value
 
 
-def _redirect(request: Dict[str, Any], said: List[bytes]) -> None:
+def _redirect(request: dict[str, Any], said: list[bytes]) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
@@ -308,13 +308,16 @@ def _redirect(request: Dict[str, Any], said: List[bytes]) -> None:
 
 
 def reseed() -> None:
-    """Random numbers as in a fresh process. `random` does so itself; torch starts from a fixed seed in any case."""
+    """Random numbers as in a fresh process. `random` sees to that itself."""
     numpy = sys.modules.get("numpy.random")
     if numpy is not None:
         numpy.seed()
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.initial_seed() != _TORCH_FIXED_SEED:
+        torch.default_generator.seed()  # of CUDA's generators there is none yet
 
 
-def begin(request: Dict[str, Any], base: List[str]) -> types.ModuleType:
+def begin(request: dict[str, Any], base: list[str]) -> None:
     """What an interpreter has when it comes to the user's first line."""
     reseed()
     target = request["target"]
@@ -329,15 +332,15 @@ def begin(request: Dict[str, Any], base: List[str]) -> types.ModuleType:
     sys.argv = ["-m" if is_module else target] + request["arguments"]
     here = os.getcwd() if is_module else os.path.dirname(os.path.realpath(target))
     first = [] if getattr(sys.flags, "safe_path", False) else [here]
-    seen = {}  # type: Dict[str, None]
+    seen: dict[str, None] = {}
     for folder in request["roots"] + base:
         seen[folder] = None
     sys.path[:] = first + list(seen)
-    return main
 
 
-def script_code(request: Dict[str, Any], main: types.ModuleType) -> Any:
+def script_code(request: dict[str, Any]) -> Any:
     """As the interpreter itself loads a script."""
+    main = sys.modules["__main__"]
     target = request["target"]
     path = os.path.join(request["cwd"], target) if sys.version_info >= (3, 9) else target
     with open(path, "rb") as file:
@@ -364,7 +367,7 @@ def report(error: BaseException) -> int:
 
 def _listen(folder: int, key: str) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    partial = "/proc/self/fd/{}/{}.new".format(folder, key)  # short enough, however long the folder's name is
+    partial = f"/proc/self/fd/{folder}/{key}.new"  # short enough, however long the folder's name is
     try:
         os.unlink(partial)
     except OSError as error:
@@ -373,11 +376,11 @@ def _listen(folder: int, key: str) -> socket.socket:
     listener.bind(partial)
     os.chmod(partial, 0o600)
     listener.listen(128)
-    os.rename(partial, "/proc/self/fd/{}/{}.sock".format(folder, key))
+    os.rename(partial, f"/proc/self/fd/{folder}/{key}.sock")
     return listener
 
 
-def _said(folder: str, key: str) -> List[bytes]:
+def _said(folder: str, key: str) -> list[bytes]:
     found = []
     sys.stdout.flush()
     sys.stderr.flush()
@@ -389,7 +392,7 @@ def _said(folder: str, key: str) -> List[bytes]:
     return found
 
 
-def _prepare(order: Dict[str, Any]) -> Zygote:
+def _prepare(order: dict[str, Any]) -> Zygote:
     folder, key, lock = order["folder"], order["key"], order["lock"]
     os.set_inheritable(lock, False)
     folder_fd = os.open(folder, os.O_RDONLY)
@@ -419,12 +422,13 @@ if __name__ == "__main__":
     _order = json.loads(sys.argv[1])
     _base = list(sys.path)
     _request = _prepare(_order).serve()
-    _main = begin(_request, _base)
+    begin(_request, _base)
+    # No name here may hold the user's module: it would not end where it ends in a fresh interpreter.
     try:
         if _request["kind"] == "module":
             runpy._run_module_as_main(_request["target"])  # type: ignore[attr-defined]
         else:
-            exec(script_code(_request, _main), _main.__dict__)
+            exec(script_code(_request), sys.modules["__main__"].__dict__)
     except SystemExit:
         raise
     except BaseException as _error:  # noqa: BLE001 -- as the interpreter, in whose place we are
