@@ -48,13 +48,14 @@ def load_encoder(
 
 def make_tiny_tokenizer(texts: Sequence[str], *, words: int = _TINY_WORDS) -> Any:
     """A WordPiece tokenizer, as BERT's is, learnt from the texts."""
-    from tokenizers import BertWordPieceTokenizer  # noqa: PLC0415 - only for those who bring no encoder
+    from tokenizers import BertWordPieceTokenizer, processors  # noqa: PLC0415 - only for those who bring no encoder
 
     learnt = BertWordPieceTokenizer()
     learnt.train_from_iterator(
         texts, vocab_size=words, min_frequency=1, special_tokens=list(_SPECIAL), show_progress=False
     )
-    learnt.no_padding()
+    ends = [(token, learnt.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
+    learnt.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
     named = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), _SPECIAL, strict=True))
     return transformers.PreTrainedTokenizerFast(tokenizer_object=learnt._tokenizer, **named)
 
@@ -78,7 +79,7 @@ def _load(name: str, labels: Sequence[str]) -> tuple[Any, Any]:
     try:
         config = transformers.AutoConfig.from_pretrained(name)
         tokenizer = transformers.AutoTokenizer.from_pretrained(name)
-        with _quiet():  # they warn that the head is new, which is the point
+        with quiet():
             model = transformers.AutoModelForSequenceClassification.from_pretrained(
                 name, config=_with_labels(config, labels), ignore_mismatched_sizes=True
             )
@@ -129,10 +130,14 @@ def _length(name: str, tokenizer: Any, config: Any, *, asked: int | None) -> int
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    level = their_logging.get_verbosity()
+def quiet() -> Iterator[None]:
+    """Without their bars and warnings: those of loading a head that is not there yet say what is meant to be so."""
+    level, bars = their_logging.get_verbosity(), their_logging.is_progress_bar_enabled()
     their_logging.set_verbosity_error()
+    their_logging.disable_progress_bar()
     try:
         yield
     finally:
         their_logging.set_verbosity(level)
+        if bars:
+            their_logging.enable_progress_bar()

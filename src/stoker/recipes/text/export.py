@@ -9,7 +9,7 @@ from typing import Any
 
 from stoker.context import Context
 from stoker.recipes.text import scores
-from stoker.recipes.text.encoder import Encoder
+from stoker.recipes.text.encoder import Encoder, quiet
 from stoker.recipes.text.settings import TextSettings
 
 _NEEDS = ("torch", "transformers", "tokenizers", "numpy")
@@ -54,8 +54,9 @@ def export(
     )
 
     def fill(folder: Path) -> None:
-        encoder.model.save_pretrained(folder)
-        encoder.tokenizer.save_pretrained(folder)
+        with quiet():
+            encoder.model.save_pretrained(folder)
+            encoder.tokenizer.save_pretrained(folder)
         if "confusion" in metrics:
             (folder / "confusion.txt").write_text(scores.confusion_text(metrics["confusion"], labels) + "\n")
             scores.draw_confusion(metrics["confusion"], labels, folder / "confusion.png")

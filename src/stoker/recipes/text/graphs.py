@@ -33,6 +33,8 @@ class GraphedGradients:
         self._loss_of = loss_of
         self._captured: dict[tuple[Any, ...], _Captured] = {}
         self._pool = torch.cuda.graph_pool_handle()
+        # One for all captures: libraries keep a workspace for each stream that they have seen.
+        self._side = torch.cuda.Stream(self._params[0].device)  # type: ignore[no-untyped-call]
         self._gradients: list[torch.Tensor | None] | None = None
 
     def __call__(self, batch: Tensors) -> torch.Tensor:
@@ -59,7 +61,7 @@ class GraphedGradients:
         device = self._params[0].device
         inputs = {name: tensor.clone() for name, tensor in batch.items()}
         before = torch.cuda.get_rng_state(device)
-        side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        side = self._side
         side.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(side):
             for _ in range(_WARM_UPS):
@@ -68,7 +70,8 @@ class GraphedGradients:
         torch.cuda.current_stream(device).wait_stream(side)
         del gradients
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, stream=side):
+        # Only this thread is watched: another may be writing a checkpoint meanwhile.
+        with torch.cuda.graph(graph, pool=self._pool, stream=side, capture_error_mode="thread_local"):
             loss, gradients = self._backward(inputs)
             self._store(gradients)
         del gradients

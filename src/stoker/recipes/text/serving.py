@@ -9,6 +9,7 @@ import torch
 import transformers
 
 from stoker.errors import ConfigError, InstanceError
+from stoker.recipes.text.encoder import quiet
 from stoker.recipes.text.tokens import Cutting, token_rows
 
 if TYPE_CHECKING:
@@ -20,8 +21,9 @@ _ROWS_AT_ONCE = 64
 def load(folder: Path, card: "ModelCard") -> "TextPredictor":
     """The bundle's model, on a GPU if there is one."""
     try:
-        model = transformers.AutoModelForSequenceClassification.from_pretrained(folder, local_files_only=True)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        with quiet():
+            model = transformers.AutoModelForSequenceClassification.from_pretrained(folder, local_files_only=True)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(f"{folder} holds no encoder that can be loaded: {str(error).splitlines()[0]}") from error
     return TextPredictor(card, model, tokenizer)
