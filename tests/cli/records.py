@@ -4,7 +4,7 @@ from typing import Any
 
 from stoker.schema.event import Exited, Phase
 from stoker.schema.job import JobSpec
-from stoker.schema.record import Job, LogBlock, Run, SearchStatus, Trial
+from stoker.schema.record import Job, LogBlock, Run, SearchStatus, SearchSummary, Trial
 from stoker.schema.state import Intent, JobState, RunState
 
 NOW = 1_800_000_000.0
@@ -85,7 +85,7 @@ def a_search_job(name: str = "mnist_1", state: JobState = JobState.SUCCEEDED, **
         **search,
     }
     job = a_job(state, spec={"name": name, "search": values})
-    return job.with_(id=name, number=7, trials=())
+    return job.with_(id=name, number=7, trials=(), search=SearchSummary(metric="val_loss", trials=4))
 
 
 def a_trial(number: int = 1, state: JobState = JobState.SUCCEEDED, **fields: Any) -> Trial:

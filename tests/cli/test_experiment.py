@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stoker.cli.export import rows_of
-from stoker.cli.trial import last_lines, pick_best
+from stoker.cli.trial import pick_best
 from stoker.schema.record import CheckpointRecord, Job, MetricPoint, Trial
 from stoker.schema.state import JobState
 from tests.cli.conftest import Stoker
@@ -38,6 +38,10 @@ def logs_reply(query: dict[str, str]) -> Any:
         a_block("three", cursor=3, trial=1),
     ]
     found = [block for block in blocks if block.cursor > int(query.get("after", 0))]
+    if "trial" in query:
+        found = [block for block in found if block.trial == int(query["trial"])]
+    if "tail" in query:  # as the server would cut it
+        found = [a_block("two", cursor=1, trial=1), found[-1]]
     return {"blocks": [plain(block) for block in found], "cursor": 3}
 
 
@@ -51,9 +55,10 @@ def server(stoker: Stoker, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorded
         "GET /jobs/mnist_1/trials": trials_reply,
         "GET /jobs/mnist_1/logs": logs_reply,
         "GET /jobs/mnist_1/metrics": [],
+        "GET /trials/101": {**plain(a_trial(1)), "job": "mnist_1"},
         "GET /jobs/taxi_1": plain(a_job()),
         "GET /jobs/taxi_1/trials": {"trials": [plain(a_job().trials[0])], "total": 1},
-        **{f"POST /jobs/mnist_1/{verb}": plain(job) for verb in ("pause", "resume", "cancel")},
+        **{f"POST /jobs/mnist_1/{verb}": plain(job) for verb in ("pause", "resume", "cancel", "kill")},
         "PATCH /jobs/mnist_1": plain(job),
     }
     with recorded_server(replies) as recorded:
@@ -152,7 +157,7 @@ def test_best_fails_while_there_is_none(stoker: Stoker, server: Recorded) -> Non
 
 @pytest.mark.parametrize(
     ("verb", "asked"),
-    [("pause", "pause"), ("activate", "resume"), ("resume", "resume"), ("cancel", "cancel"), ("kill", "cancel")],
+    [("pause", "pause"), ("activate", "resume"), ("resume", "resume"), ("cancel", "cancel"), ("kill", "kill")],
 )
 def test_steering_asks_the_server(stoker: Stoker, server: Recorded, verb: str, asked: str) -> None:
     result = stoker("experiment", verb, "7")
@@ -165,6 +170,20 @@ def test_set_priority(stoker: Stoker, server: Recorded) -> None:
     assert stoker("experiment", "set", "priority", "mnist_1", "500").code == 0
 
     assert ("PATCH /jobs/mnist_1", {"priority": 500}) in server.asked
+
+
+def test_set_max_slots(stoker: Stoker, server: Recorded) -> None:
+    assert stoker("experiment", "set", "max-slots", "mnist_1", "4").code == 0
+
+    assert ("PATCH /jobs/mnist_1", {"max_slots": 4}) in server.asked
+    assert stoker("experiment", "set", "max-slots", "mnist_1", "0").code == 2
+
+
+def test_set_weight_is_refused_in_one_line(stoker: Stoker, server: Recorded) -> None:
+    refused = stoker("experiment", "set", "weight", "mnist_1", "2")
+
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "set priority mnist_1 N" in refused.err
 
 
 def test_wait_ends_as_the_experiment_did(stoker: Stoker, server: Recorded) -> None:
@@ -190,16 +209,6 @@ def test_logs_of_one_trial(stoker: Stoker, server: Recorded, words: tuple[str, .
     assert lines() == ["one", "two", "three"]
     assert lines("--tail", "2") == ["two", "three"]
     assert lines("--follow") == ["one", "two", "three"]
-
-
-def test_last_lines_cut_a_block_and_keep_its_levels() -> None:
-    blocks = [a_block("a\nb\nc", levels={0: "ERROR", 2: "WARNING"}, line=5), a_block("d")]
-
-    kept = last_lines(blocks, 2)
-
-    assert [(block.text, block.line, block.levels) for block in kept] == [("c", 7, {0: "WARNING"}), ("d", 1, {})]
-    assert last_lines(blocks, 0) == []
-    assert last_lines(blocks, 9) == blocks
 
 
 @pytest.mark.parametrize("given", ["mnist_1/3", "7/3", "103"])

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from stoker.cli import experiment_create, flags, logs
@@ -102,7 +103,7 @@ def _build_steering(parser: Parser) -> None:
         ("pause", pause, "stop the running trials so that they can go on later, and start no more", ()),
         ("activate", activate, "let a paused experiment go on; trials go on from their checkpoints", ("resume",)),
         ("cancel", cancel, "end experiments: trials get the job's grace to save and leave, then are killed", ()),
-        ("kill", cancel, "the same as cancel: there is one way to stop, and it ends with SIGKILL", ()),
+        ("kill", kill, "end experiments at once: trials get no time to save", ()),
     ]
     for verb, run, text, aliases in steering:
         command = parser.add_command(verb, run, help=text, example=f"stoker experiment {verb} mnist_1", aliases=aliases)
@@ -118,6 +119,25 @@ def _build_setting(parser: Parser) -> None:
     _add_name(command)
     command.add_argument("value", type=flags.whole, metavar="N", help="0 to 1000, larger first")
     command.add_argument("--json", action="store_true", help="print JSON")
+
+    command = group.add_command(
+        "max-slots",
+        set_max_slots,
+        help="change how many slots its running trials may take together; those that run go on",
+        example="stoker experiment set max-slots mnist_1 4",
+    )
+    _add_name(command)
+    command.add_argument("value", type=flags.positive, metavar="N", help="1 or more")
+    command.add_argument("--json", action="store_true", help="print JSON")
+
+    command = group.add_command(
+        "weight",
+        set_weight,
+        help="refused: there are no weights here",
+        example="stoker experiment set weight mnist_1 2",
+    )
+    _add_name(command)
+    command.add_argument("value", metavar="W", help="any")
 
 
 def list_experiments(arguments: Arguments) -> None:
@@ -294,6 +314,24 @@ def cancel(arguments: Arguments) -> None:
     _steer(arguments, "cancel")
 
 
+def kill(arguments: Arguments) -> None:
+    _steer(arguments, "kill")
+
+
+def set_max_slots(arguments: Arguments) -> None:
+    from stoker.client import connect
+
+    client = connect()
+    _show(arguments, [client.update(find_job(client, arguments.name), max_slots=arguments.value)])
+
+
+def set_weight(arguments: Arguments) -> None:
+    raise UsageError(
+        "Weights share a cluster out between experiments; here the queue goes by priority."
+        f" Use `stoker experiment set priority {arguments.name} N`, or `set max-slots {arguments.name} N`."
+    )
+
+
 def set_priority(arguments: Arguments) -> None:
     from stoker.client import connect
 
@@ -317,17 +355,10 @@ def _show(arguments: Arguments, changed: "Sequence[Job]") -> None:
 
 
 def _experiments(client: "Client", *, states: Sequence[str], limit: int) -> "Iterator[tuple[JobSummary, SearchStatus]]":
-    """Jobs that have a search, newest first. The list of jobs does not say which, so each is asked."""
-    left = limit
-    for job in client.jobs(state=states, limit=_ALL):
-        if left == 0:
-            return
-        try:
-            status = client.search(job.id, best=1)
-        except NotFoundError:
-            continue
-        left -= 1
-        yield job, status
+    """Jobs that have a search, newest first."""
+    searches = (job for job in client.jobs(state=states, limit=_ALL) if job.search is not None)
+    for job in islice(searches, limit):
+        yield job, client.search(job.id, best=1)
 
 
 def _head(job: "Job") -> Iterator[tuple[str, str]]:

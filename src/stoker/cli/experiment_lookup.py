@@ -39,13 +39,13 @@ def find_trial(client: "Client", given: str) -> "tuple[str, Trial]":
             f"No trial {given!r}: a trial is JOB/NUMBER, like {given.strip('/') or 'taxi_1'}/3, or its id."
             " See `stoker experiment trials JOB`."
         )
-    for summary in client.jobs(limit=_ALL_JOBS):
-        for trial in all_trials(client, summary.id):
-            if trial.id == int(given):
-                return summary.id, trial
-            if trial.id > int(given):
-                break  # ids rise within a job
-    raise NotFoundError(f"No trial has the id {given}. A trial is also named by JOB/NUMBER, like taxi_1/3.")
+    try:
+        known = client.trial(int(given))
+    except NotFoundError as error:
+        raise NotFoundError(
+            f"No trial has the id {given}. A trial is also named by JOB/NUMBER, like taxi_1/3."
+        ) from error
+    return known.job, known
 
 
 def trial_of(client: "Client", job: str, number: int) -> "Trial | None":

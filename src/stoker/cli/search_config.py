@@ -84,7 +84,7 @@ def read_search(document: Values, *, source: str) -> Reading:
     from stoker.schema.dialects import aiplatform, determined, stoker_yaml
 
     if aiplatform.is_dialect(document):
-        reading = _aiplatform(document, source=source)
+        reading = aiplatform.read(document, source=source)
     elif determined.is_dialect(document):
         reading = determined.read(document, source=source)
     else:
@@ -103,19 +103,6 @@ def tell(reading: Reading) -> None:
         say(f"Without meaning here, and ignored: {', '.join(reading.ignored)}.")
     for note in reading.notes:
         say(f"Note: {note}.")
-
-
-def _aiplatform(document: Values, *, source: str) -> Reading:
-    from stoker.schema.dialects import aiplatform
-    from stoker.schema.dialects.aiplatform_search import read_hyperparameters
-
-    training = document.get("trainingInput")
-    if not isinstance(training, Mapping) or not training.get("hyperparameters"):
-        return aiplatform.read(document, source=source)
-    rest = {name: value for name, value in training.items() if name != "hyperparameters"}
-    reading = aiplatform.read({**document, "trainingInput": rest}, source=source)
-    search = read_hyperparameters(training["hyperparameters"], source=source).model_dump(mode="json")
-    return Reading({**reading.values, "search": search}, reading.packages, reading.ignored, reading.notes)
 
 
 def _with_one(section: Mapping[str, Any], path: tuple[str, ...], value: Any, *, seen: str) -> Values:

@@ -209,28 +209,17 @@ def _followed(client: "Client", job: str, number: int, chosen: logs.Filters, *, 
 def _sweep(
     client: "Client", job: str, number: int, chosen: logs.Filters, *, after: int
 ) -> "tuple[list[LogBlock], int]":
-    """The trial's blocks after a cursor, and the cursor to go on from. The server's pages are of all trials."""
+    """The trial's blocks after a cursor, and the cursor to go on from."""
+    filters: logs.Filters = {**chosen, "trial": number}
+    if after == 0 and chosen.get("tail") is not None:
+        page = client.logs(job, **filters)
+        return list(page.blocks), page.cursor
     found: list[LogBlock] = []
     cursor = after
-    while (page := client.logs(job, **{**chosen, "tail": None}, after=cursor)).blocks:
-        found += [block for block in page.blocks if block.trial == number]
+    while (page := client.logs(job, **{**filters, "tail": None}, after=cursor)).blocks:
+        found += page.blocks
         cursor = page.cursor
-    tail = chosen.get("tail")
-    return (last_lines(found, int(tail)) if tail is not None and after == 0 else found), cursor
-
-
-def last_lines(blocks: "Sequence[LogBlock]", count: int) -> "list[LogBlock]":
-    """The blocks that hold the last so many lines, the first of them cut."""
-    kept: list[LogBlock] = []
-    for block in reversed(blocks):
-        lines = block.text.split("\n")
-        cut = max(len(lines) - count, 0)
-        if cut == len(lines):
-            break
-        levels = {at - cut: level for at, level in block.levels.items() if at >= cut}
-        kept.append(block.with_(text="\n".join(lines[cut:]), line=block.line + cut, levels=levels))
-        count -= len(lines) - cut
-    return kept[::-1]
+    return found, cursor
 
 
 def _writer(client: "Client", job: str, *, as_json: bool) -> logs.Writer:
