@@ -69,8 +69,23 @@ def _facts(job: "Job", *, now: float) -> Iterator[tuple[str, str]]:
     if job.labels:
         yield "labels", ", ".join(f"{key}={value}" for key, value in sorted(job.labels.items()))
     yield "command", command_line(job)
+    if job.spec.kind == "predict":
+        yield from _prediction(job)
     if job.spec.job_dir is not None:
         yield "job-dir", job.spec.job_dir
+
+
+def _prediction(job: "Job") -> Iterator[tuple[str, str]]:
+    """What a batch prediction is about, and what came of it."""
+    asked = job.spec.data.get("prediction", {})
+    model = asked.get("model", {})
+    yield "model", str(model.get("reference") or model.get("url"))
+    yield "input", "\n".join(asked.get("input_paths", ())) + f" ({asked.get('data_format')})"
+    yield "output", str(asked.get("output_path"))
+    counted = job.trials[-1].metrics if job.trials else {}
+    for name in ("predictionCount", "errorCount"):
+        if name in counted:
+            yield name, f"{counted[name]:.0f}"
 
 
 def _places(job: "Job") -> Iterator[tuple[str, str]]:
@@ -82,7 +97,7 @@ def _places(job: "Job") -> Iterator[tuple[str, str]]:
         yield "run directory", trial.runs[-1].directory
     if trial.latest_checkpoint is not None:
         yield "checkpoint", trial.latest_checkpoint
-    if trial.metrics:
+    if trial.metrics and job.spec.kind != "predict":
         newest = "  ".join(f"{name}={value:.6g}" for name, value in sorted(trial.metrics.items()))
         yield "metrics", f"{newest}\n(all of them: stoker jobs metrics {job.id})"
 

@@ -130,13 +130,30 @@ def resource(job: "JobSummary | Job") -> dict[str, Any]:
         shown["errorMessage"] = job.reason
     if job.labels:
         shown["labels"] = job.labels
-    if isinstance(job, Job):
+    if isinstance(job, Job) and job.spec.kind == "predict":
+        shown |= _prediction(job)
+    elif isinstance(job, Job):
         spec = job.spec
         training = {"pythonModule": spec.module, "args": list(spec.args), "jobDir": spec.job_dir, "region": job.pool}
         training |= {"scaleTier": spec.resources.tier, "runtimeVersion": spec.environment.runtime}
         training |= {"pythonVersion": spec.environment.python}
         shown["trainingInput"] = {key: value for key, value in training.items() if value}
     return shown
+
+
+def _prediction(job: "Job") -> dict[str, Any]:
+    """predictionInput and predictionOutput; its counts are texts, as all int64s of that API."""
+    asked = job.spec.data.get("prediction", {})
+    model = asked.get("model", {})
+    named = {"versionName": model["reference"]} if "reference" in model else {"uri": model.get("url")}
+    data_format = str(asked.get("data_format", "")).replace("-", "_").upper()
+    given = {"dataFormat": data_format, "inputPaths": asked.get("input_paths"), "outputPath": asked.get("output_path")}
+    counted = job.trials[-1].metrics if job.trials else {}
+    counts = {name: str(int(counted.get(name, 0))) for name in ("predictionCount", "errorCount")}
+    return {
+        "predictionInput": {**named, **given, "region": job.pool, "batchSize": str(asked.get("batch_size", 64))},
+        "predictionOutput": {"outputPath": asked.get("output_path"), **counts},
+    }
 
 
 def _field(item: Mapping[str, Any], path: str) -> str:

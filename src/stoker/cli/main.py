@@ -25,15 +25,22 @@ class Noun:
 
 NOUNS: dict[str, Noun] = {
     "init": Noun("stoker.cli.init", "lay down a package of training code to start from"),
+    "data": Noun("stoker.cli.data", "make a data set whose truth is known: taxi, census, reviews"),
+    "recipes": Noun("stoker.cli.recipes", "what the recipes can find out about your data"),
     "local": Noun("stoker.cli.local", "run a training package here, in the foreground"),
     "jobs": Noun("stoker.cli.jobs", "submit jobs, watch them, steer them"),
     "experiment": Noun("stoker.cli.experiment", "search hyperparameters: many trials of one package"),
     "trial": Noun("stoker.cli.trial", "one trial of an experiment: what it is, its log, its checkpoint"),
+    "job": Noun("stoker.cli.job", "run any script as a job, from Determined's file"),
+    "models": Noun("stoker.cli.models", "the registry: models, and what jobs made of them"),
+    "versions": Noun("stoker.cli.versions", "versions of a registered model"),
+    "predict": Noun("stoker.cli.predict", "predict with a registered model, here or by `stoker serve`"),
     "preview-search": Noun("stoker.cli.preview_search", "say what a search would do and cost; no server needed"),
     "check": Noun("stoker.cli.check", "say what a package needs, and whether a runtime has it"),
     "runtimes": Noun("stoker.cli.runtimes", "the Pythons that jobs can run on"),
     "pools": Noun("stoker.cli.pools", "where jobs run, and how full it is"),
     "storage": Noun("stoker.cli.storage", "copy, list, read and remove what is at a path, gs:// or s3://"),
+    "serve": Noun("stoker.cli.serve", "a model behind HTTP: AI Platform's predict, Open Inference Protocol"),
     "server": Noun("stoker.cli.server", "start, stop and look at the server (it starts by itself when needed)"),
     "config": Noun("stoker.cli.config", "the settings in force, and where each comes from"),
     "ui": Noun("stoker.cli.ui", "open the page in a browser"),
@@ -41,7 +48,7 @@ NOUNS: dict[str, Noun] = {
 }
 
 # Determined's short forms, `det e create …`.
-NOUN_ALIASES = {"e": "experiment", "t": "trial"}
+NOUN_ALIASES = {"e": "experiment", "t": "trial", "m": "models", "model": "models", "version": "versions"}
 
 # `gcloud ai-platform jobs …` becomes `stoker jobs …`; a script that only had `gcloud` replaced works too.
 _GCLOUD_PREFIXES = frozenset({"alpha", "beta", "ai-platform", "ml-engine"})

@@ -16,6 +16,7 @@ import stoker.context
 from stoker.context import Context
 from stoker.errors import StokerError
 from stoker.home import Home
+from stoker.predict.base import Predictor
 from stoker.predict.batch_plan import DataFormat, Plan, awaited_plan, made_plan
 from stoker.predict.batch_rows import ShardPredictor
 from stoker.predict.batch_writing import Counts, Output
@@ -65,6 +66,8 @@ def main() -> int:
 def run(settings: BatchSettings, context: Context, *, home: Home) -> int:
     """All shards of this rank; of rank 0, until all are done by everybody."""
     storage = Storage(home.root)
+    # Rank 0 loads first: a model that cannot be loaded must not leave a plan, which would claim the output.
+    predictor = _load(settings, home=home) if context.rank == 0 else None
     plan = _plan(settings, context, storage)
     if plan is None:
         return 0
@@ -72,15 +75,12 @@ def run(settings: BatchSettings, context: Context, *, home: Home) -> int:
     todo = list(_open_shards(plan, output, context))
     logger.info("%d of %d shards are for rank %d", len(todo), len(plan.shards), context.rank)
     if todo:
-        predictor = load(
-            settings.model.url,
-            trust_pickle=settings.trust_pickle,
-            prediction_class=settings.model.prediction_class,
-            signature_name=settings.signature_name,
-            home=home,
-        )
         shards = ShardPredictor(
-            storage, plan, predictor, batch_size=settings.batch_size, instance_key=settings.instance_key
+            storage,
+            plan,
+            predictor or _load(settings, home=home),
+            batch_size=settings.batch_size,
+            instance_key=settings.instance_key,
         )
         told = _Telling(context, output, len(plan.shards))
         for number in todo:
@@ -89,6 +89,16 @@ def run(settings: BatchSettings, context: Context, *, home: Home) -> int:
                     raise SystemExit(0)  # leaves the shard undone
             told.tell()
     return _wait_for_all(context, output, len(plan.shards)) if context.rank == 0 else 0
+
+
+def _load(settings: BatchSettings, *, home: Home) -> Predictor:
+    return load(
+        settings.model.url,
+        trust_pickle=settings.trust_pickle,
+        prediction_class=settings.model.prediction_class,
+        signature_name=settings.signature_name,
+        home=home,
+    )
 
 
 def _plan(settings: BatchSettings, context: Context, storage: Storage) -> Plan | None:
