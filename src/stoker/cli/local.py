@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stoker.cli import flags
+from stoker.cli import flags, local_predict
 from stoker.cli.gcloud import add_global_flags, unused_global_flags
 from stoker.cli.output import say
 from stoker.cli.parser import Arguments, Parser
@@ -54,6 +54,7 @@ def build(parser: Parser) -> None:
     many.add_argument("--evaluator-count", type=flags.whole, metavar="N", help="with --distributed (0)")
     many.add_argument("--start-port", type=flags.positive, metavar="P", help="the first of their ports (free ones)")
     add_global_flags(command)
+    local_predict.build(parser)
 
 
 def train(arguments: Arguments) -> int:

@@ -57,7 +57,7 @@ def read(folder: Path) -> ModelCard:
         if path.stat().st_size > _CARD_BYTES:
             raise ConfigError(f"{path} is larger than {_CARD_BYTES >> 20} MB: that is no model's card.")
         values = json.loads(path.read_bytes())
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFoundError(f"No {CARD} in {folder}: it is no model bundle.") from error
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path} cannot be read: {error}.") from error

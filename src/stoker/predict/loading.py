@@ -14,6 +14,7 @@ from stoker.predict.fetching import local_folder
 from stoker.schema.bundle import ModelCard
 
 TRUST_VARIABLE = "STOKER_TRUST_PICKLES"
+_DEFAULT = "serving_default"  # what AI Platform's clients name when they mean none
 
 logger = logging.getLogger(__name__)
 
@@ -38,12 +39,13 @@ def load(
     card = describe(folder, framework=framework, prediction_class=prediction_class)
     _ask_for_trust(folder, card, trust_pickle=trust_pickle, home=home)
     load_it = frameworks.loader(card.framework)
-    if signature_name is None:
+    takes_names = "signature_name" in inspect.signature(load_it).parameters
+    if signature_name is None or (signature_name == _DEFAULT and not takes_names):
         predictor: Predictor = load_it(folder, card)
-        return predictor
-    if "signature_name" not in inspect.signature(load_it).parameters:
+    elif takes_names:
+        predictor = load_it(folder, card, signature_name=signature_name)
+    else:
         raise UsageError(f"A model of {card.framework} has one signature. Leave --signature-name out.")
-    predictor = load_it(folder, card, signature_name=signature_name)
     return predictor
 
 

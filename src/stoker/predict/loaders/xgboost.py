@@ -40,6 +40,7 @@ def load(folder: Path, card: ModelCard, *, signature_name: str | None = None) ->
     if not card.signature.inputs:
         card = card.with_(signature=of_booster(model.get_booster()))
     method = signature_name or str(card.metadata.get("method", "predict"))
+    method = "predict" if method == "serving_default" else method
     if method not in ("predict", "predict_proba") or not hasattr(model, method):
         raise UsageError(f"{name} has no {method!r}. Give predict or predict_proba as --signature-name.")
     return XgboostPredictor(getattr(model, method), card)
