@@ -128,8 +128,15 @@ def test_job_that_searches_nothing_is_a_plain_command() -> None:
     assert spec.search is None
     assert spec.hparams == {"a": 1, "b": {"c": [2]}}
     assert spec.data["trial_id"] == 777
-    assert spec.resources.slots == 8
+    assert (spec.resources.slots, spec.resources.slot_is_gpu, spec.resources.slots_in_all) == (8, True, 8)
     assert spec.restarts.max_restarts == 0
+
+
+def test_slots_of_a_plain_entrypoint_are_all_its_one_process_has() -> None:
+    resources = _spec("entrypoint: python3 train.py\nresources: {slots_per_trial: 4}").resources
+
+    assert (resources.slots, resources.cpus, resources.slot_is_gpu, resources.slots_in_all) == (1, 4.0, True, 4)
+    assert not _spec("entrypoint: python3 train.py\nresources: {slots_per_trial: 0}").resources.slot_is_gpu
 
 
 def test_older_dialect_is_read_whole() -> None:

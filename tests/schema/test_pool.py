@@ -79,3 +79,19 @@ def test_fractions_of_a_gpu_add_up() -> None:
     replicas = replicas_for(Resources(slots=10, cpus=0, gpus=0.1), pool)
 
     assert total(replicas).gpus == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("resources", "gpus"),
+    [
+        (Resources(slots=2, slot_is_gpu=True), [1.0, 1.0]),
+        (Resources(cpus=4, slot_is_gpu=True), [4.0]),  # one process that has all the slots
+        (Resources(slots=2), [0.0, 0.0]),
+    ],
+)
+def test_slots_of_determined_are_gpus_where_there_are_any(resources: Resources, gpus: list[float]) -> None:
+    with_gpus = a_pool(capacity=Share(cpus=8, memory_gb=16, gpus=8))
+
+    assert [replica.gpus for replica in replicas_for(resources, with_gpus)] == gpus
+    assert {replica.gpus for replica in replicas_for(resources, a_pool())} == {0.0}
+    assert {r.gpus for r in replicas_for(resources, with_gpus.with_(ignore_accelerators=True))} == {0.0}

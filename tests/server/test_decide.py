@@ -79,6 +79,25 @@ def decided(job: JobNow, **more: object) -> Action | None:
 # --- queued
 
 
+def test_no_more_trials_start_than_the_job_may_have_at_once() -> None:
+    runs = [a_live_run(), a_run("job_1.2.1"), a_run("job_1.3.1"), a_run("job_1.4.1")]
+    trials = tuple(TrialNow(id=n, number=n, failures=0, losses=0, run=run) for n, run in enumerate(runs, 1))
+    job = a_job(search="open", trials=trials, max_live=2)
+
+    assert decide(a_snapshot(job, cpus=9), NOW) == (Start("job_1.2.1"),)
+    assert decide(a_snapshot(replace(job, max_live=1), cpus=9), NOW) == ()
+    assert len(decide(a_snapshot(replace(job, max_live=None), cpus=9), NOW)) == 3
+
+
+@pytest.mark.parametrize("stop", [None, StopReason.CANCEL])
+def test_killed_run_is_ended_at_once_whether_it_was_told_to_stop_or_not(stop: StopReason | None) -> None:
+    job = a_job(intent=Intent.STOP, is_killed=True, run=a_live_run(stop=stop, stop_time=NOW))
+
+    assert decided(job) == Collect("job_1.1.1")
+    ended = decided(job, collected={"job_1.1.1": True})
+    assert ended == Abandon("job_1.1.1", RunState.STOPPED, "It was killed.", stop=StopReason.CANCEL)
+
+
 def test_queued_run_starts_when_it_fits() -> None:
     assert decided(a_job()) == Start("job_1.1.1")
 

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 from stoker.engines.base import Engine, Liveness
 from stoker.errors import NotFoundError, StokerError
@@ -46,23 +45,6 @@ _LIVE_S = 2.0  # how often engines are asked whether their runs live
 _QUEUED_S = 5.0  # how often waiting too long is noticed
 _GONE_S = 0.25
 _DRAIN_S = 30.0  # how long a lost run's last words are waited for before its trial goes on without them
-
-
-@runtime_checkable
-class Finds(Protocol):
-    """An engine that can say whether it has a run whose handle nobody wrote down."""
-
-    def find(self, launch: Launch) -> str | None: ...
-
-
-@runtime_checkable
-class Drains(Protocol):
-    """An engine that can ship what a dead supervisor left in its run directory.
-
-    It goes on in the background; the handle it gives is alive until that is done.
-    """
-
-    def drain(self, handle: str) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +257,7 @@ class Scheduler:
         job = self._store.job_of(run)
         engine = self._engines[self._engine_of(job)]
         try:
-            handle = engine.find(self._launch(job, run)) if isinstance(engine, Finds) else None
+            handle = engine.find(self._launch(job, run))
         except StokerError as error:
             self._move(Move(run, RunState.FAILED, message=str(error)))
             return
@@ -296,7 +278,7 @@ class Scheduler:
         name = self._engine_name(run)
         engine, handle = self._engines[name], self._handle(run)
         engine.cancel(handle)  # raises if anything is left alive: then the next tick tries again
-        drainer = engine.drain(handle) if isinstance(engine, Drains) else None
+        drainer = engine.drain(handle)
         self._drains[run] = _Drain(name, drainer, self._now())
         logger.info("run %s collected", run)
 

@@ -126,11 +126,14 @@ def _resources(experiment: Experiment) -> Values:
 
     `entrypoint_script` is the Trainer API proposal's word, and there the ranks are the platform's.
     """
-    slots = max(_slots(experiment), 1)
+    asked = _slots(experiment)
+    slots = max(asked, 1)
+    # There a slot is a GPU; none is a CPU alone.
+    gpu: Values = {"slot_is_gpu": True} if asked else {}
     if slots == 1 or _legacy_trial(experiment) is not None or experiment.entrypoint is None:
-        return {"slots": slots}
+        return {"slots": slots, **gpu}
     words = experiment.entrypoint if isinstance(experiment.entrypoint, str) else " ".join(experiment.entrypoint)
-    return {"slots": slots} if _PER_SLOT.search(words) else {"slots": 1, "cpus": float(slots)}
+    return {**({"slots": slots} if _PER_SLOT.search(words) else {"slots": 1, "cpus": float(slots)}), **gpu}
 
 
 def _search(experiment: Experiment, *, source: str) -> SearchSpec | None:
