@@ -1,5 +1,6 @@
 """What a table is: its columns, what each one means, what is to be predicted, and what a missing value is."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
@@ -119,21 +120,41 @@ def to_source(metadata: Metadata) -> str:
 
 def _in_source(value: Any) -> str:
     if not isinstance(value, tuple):
-        return repr(value)
-    plain = all(isinstance(item, str) for item in value)
-    items = [repr(item) if plain else _call(item) for item in value]
-    joined = ", ".join(items) + ("," if len(items) == 1 else "")
-    if len(joined) < 90 and plain:
-        return f"({joined})"
-    return "(\n" + "".join(f"        {item},\n" for item in items) + "    )"
+        return _literal(value)
+    if all(isinstance(item, str) for item in value):
+        return _tuple(value, indent=4)
+    return "(\n" + "".join(f"        {_call(item)},\n" for item in value) + "    )"
 
 
 def _call(item: Any) -> str:
     """`Numeric("age", log=True)`: the name, then what is not the default."""
     if isinstance(item, tuple):
-        return repr(item)
-    changed = [f"{f.name}={getattr(item, f.name)!r}" for f in fields(item)[1:] if getattr(item, f.name) != f.default]
-    return f"{type(item).__name__}({', '.join([repr(item.name), *changed])})"
+        return _tuple(item, indent=8)
+    parts = [_literal(item.name)]
+    for field in fields(item)[1:]:
+        value = getattr(item, field.name)
+        if value != field.default:
+            parts.append(f"{field.name}={_tuple(value, indent=8) if isinstance(value, tuple) else _literal(value)}")
+    return f"{type(item).__name__}({', '.join(parts)})"
+
+
+def _tuple(values: tuple[Any, ...], *, indent: int) -> str:
+    """On one line if it fits, else on as many as it takes."""
+    items = [_literal(value) for value in values]
+    whole = ", ".join(items) + ("," if len(items) == 1 else "")
+    if len(whole) < 70:
+        return f"({whole})"
+    lines = [""]
+    for item in items:
+        if len(lines[-1]) + len(item) > 100 - indent:
+            lines.append("")
+        lines[-1] += f"{item}, "
+    inside = "".join(f"{' ' * (indent + 4)}{line.rstrip()}\n" for line in lines)
+    return f"(\n{inside}{' ' * indent})"
+
+
+def _literal(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
 def _problems(metadata: Metadata) -> Iterator[str]:
