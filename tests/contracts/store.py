@@ -585,6 +585,14 @@ class LogContract:
         with pytest.raises(UsageError, match="not a regular expression"):
             spoken.log_page("taxi", LogFilter(regex="("))
 
+    def test_regular_expression_that_never_ends_is_refused_and_the_next_is_answered(self, store: Store) -> None:
+        say(store, add(store), log(1, "a" * 60 + "!"))
+
+        with pytest.raises(UsageError, match="takes too long on this log"):
+            store.log_page("taxi", LogFilter(regex="(a+)+$"))
+
+        assert len(store.log_tail("taxi", LogFilter(regex="a+!"), lines=1).blocks) == 1
+
     @pytest.mark.parametrize(
         ("lines", "which", "found"),
         [

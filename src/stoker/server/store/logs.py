@@ -1,9 +1,8 @@
 """Read a job's log block by block: filter lines, page, take the tail."""
 
 import json
-import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +11,13 @@ from sqlalchemy import Connection, Row, Select, select
 from stoker.errors import UsageError
 from stoker.schema.record import LogBlock, LogPage
 from stoker.server.store.base import LogFilter
+from stoker.server.store.matching import check_pattern
 from stoker.server.store.tables import logs, runs, trials
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _CHUNK_ROWS = 64
+
+Find = Callable[[str, Sequence[str]], list[int]]  # a regular expression and lines, to those it is found in
 _PAGE_BYTES = 4 << 20
 
 
@@ -28,13 +30,14 @@ def check_filter(which: LogFilter) -> None:
     """UsageError for a filter that cannot be applied."""
     if which.level is not None and which.level.upper() not in LEVELS:
         raise UsageError(f"No log level {which.level!r}. Levels: {', '.join(LEVELS)}.")
-    _Matches.of(which)
+    if which.regex is not None:
+        check_pattern(which.regex)
 
 
-def read_page(connection: Connection, job: int, which: LogFilter, *, after: int, limit: int) -> LogPage:
+def read_page(connection: Connection, job: int, which: LogFilter, *, after: int, limit: int, find: Find) -> LogPage:
     blocks: list[LogBlock] = []
     room, size = limit, 0
-    matches = _Matches.of(which)
+    matches = _Matches.of(which, find)
     for row in _rows(connection, _query(connection, job, which), after=after):
         after = row.number
         if (block := matches.block(row)) is None:
@@ -47,10 +50,10 @@ def read_page(connection: Connection, job: int, which: LogFilter, *, after: int,
     return LogPage(blocks=tuple(blocks), cursor=after)
 
 
-def read_tail(connection: Connection, job: int, which: LogFilter, *, lines: int) -> LogPage:
+def read_tail(connection: Connection, job: int, which: LogFilter, *, lines: int, find: Find) -> LogPage:
     blocks: list[LogBlock] = []
     cursor, room = 0, lines
-    matches = _Matches.of(which)
+    matches = _Matches.of(which, find)
     for row in _rows_backwards(connection, _query(connection, job, which)):
         cursor = max(cursor, row.number)
         if room <= 0:
@@ -116,26 +119,27 @@ class _Matches:
 
     level: int | None
     text: str | None
-    pattern: re.Pattern[str] | None
+    regex: str | None
+    find: Find
 
     @classmethod
-    def of(cls, which: LogFilter) -> "_Matches":
-        try:
-            pattern = re.compile(which.regex) if which.regex is not None else None
-        except re.error as error:
-            raise UsageError(f"{which.regex!r} is not a regular expression: {error}.") from error
+    def of(cls, which: LogFilter, find: Find) -> "_Matches":
+        if which.regex is not None:
+            check_pattern(which.regex)
         text = which.text.casefold() if which.text is not None else None
-        return cls(_rank(which.level) if which.level is not None else None, text, pattern)
+        return cls(_rank(which.level) if which.level is not None else None, text, which.regex, find)
 
     def block(self, row: Row[Any]) -> LogBlock | None:
         """The row as a block with the lines that match; None if none does."""
         text = zlib.decompress(row.packed).decode()
         levels = {int(offset): level for offset, level in json.loads(row.levels).items()} if row.levels else {}
-        if self.level is None and self.text is None and self.pattern is None:
+        if self.level is None and self.text is None and self.regex is None:
             return _block(row, text=text, line=row.line, levels=levels)
         if self.text is not None and self.text not in text.casefold():
             return None  # most blocks hold no match at all: say so before taking them apart
         kept = [(at, line) for at, line in enumerate(text.split("\n")) if self._keeps(line, levels.get(at, "INFO"))]
+        if kept and self.regex is not None:
+            kept = [kept[found] for found in self.find(self.regex, [line for _, line in kept])]
         if not kept:
             return None
         return _block(
@@ -148,9 +152,7 @@ class _Matches:
     def _keeps(self, line: str, level: str) -> bool:
         if self.level is not None and _rank(level) < self.level:
             return False
-        if self.text is not None and self.text not in line.casefold():
-            return False
-        return self.pattern is None or self.pattern.search(line) is not None
+        return self.text is None or self.text in line.casefold()
 
 
 def _block(row: Row[Any], *, text: str, line: int, levels: dict[int, str]) -> LogBlock:

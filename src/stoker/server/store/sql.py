@@ -39,6 +39,7 @@ from stoker.server.store.base import (
     SearchResults,
 )
 from stoker.server.store.dialect import open_database, reader_of, writer_of
+from stoker.server.store.matching import Matcher
 from stoker.server.store.migrate import migrate
 from stoker.server.store.models import SqlModelStore
 from stoker.server.store.postgres import Ownership, owned_writer, patient_methods
@@ -64,6 +65,7 @@ class SqlStore:
 
     def __init__(self, engine: Engine, *, home: str = "") -> None:
         self._engine = reader_of(engine)
+        self._matcher = Matcher()
         self._owner: Ownership | None = None
         if engine.dialect.name == "sqlite":
             self._write = writer_of(engine)
@@ -185,11 +187,12 @@ class SqlStore:
     def log_page(self, job: str, which: LogFilter, *, after: int = 0, limit: int = 10_000) -> LogPage:
         with self._engine.begin() as connection:
             number = job_rows.number_of(connection, job)
-            return log_rows.read_page(connection, number, which, after=after, limit=limit)
+            return log_rows.read_page(connection, number, which, after=after, limit=limit, find=self._matcher.find)
 
     def log_tail(self, job: str, which: LogFilter, *, lines: int) -> LogPage:
         with self._engine.begin() as connection:
-            return log_rows.read_tail(connection, job_rows.number_of(connection, job), which, lines=lines)
+            number = job_rows.number_of(connection, job)
+            return log_rows.read_tail(connection, number, which, lines=lines, find=self._matcher.find)
 
     def metric_page(self, job: str, *, after: int = 0, limit: int = 1000) -> MetricPage:
         with self._engine.begin() as connection:
@@ -230,6 +233,7 @@ class SqlStore:
     def close(self) -> None:
         if self._owner is not None:
             self._owner.close()
+        self._matcher.close()
         self._engine.dispose()
 
 
