@@ -10,6 +10,7 @@ from pathlib import Path
 
 # Every process of a run has this in its environment, and so have its children, wherever they moved themselves.
 RUN_DIR_VARIABLE = "STOKER_RUN_DIR"
+_CHUNK_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +54,7 @@ def of_run(run_dir: Path) -> list[ProcessId]:
     wanted = f"{RUN_DIR_VARIABLE}={run_dir}".encode()
     found = []
     for pid in _pids():
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                variables = file.read()
-        except OSError:
-            continue  # gone meanwhile, or another user's
+        variables = _read(pid, "environ")  # nothing if it is gone meanwhile, or another user's
         if wanted in variables and wanted in variables.split(b"\0") and pid != os.getpid():
             process = ProcessId.of(pid)
             if process is not None and process.is_alive():
@@ -70,11 +67,7 @@ def with_words(words: Iterable[bytes]) -> list[ProcessId]:
     wanted = set(words)
     found = []
     for pid in _pids():
-        try:
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                has_all = wanted.issubset(file.read().split(b"\0"))
-        except OSError:
-            continue
+        has_all = wanted.issubset(_read(pid, "cmdline").split(b"\0"))
         process = ProcessId.of(pid) if has_all else None
         if process is not None and process.is_alive():
             found.append(process)
@@ -85,7 +78,10 @@ def in_groups(leaders: Iterable[ProcessId]) -> list[ProcessId]:
     """The living members of the process groups that these lead or have led."""
     # Where another process has the leader's pid by now, the group of that number is not ours.
     groups = {leader.pid for leader in leaders if (found := _stat(leader.pid)) is None or found.start == leader.start}
-    members = []
+    groups = {group for group in groups if _has_members(group)}
+    members: list[ProcessId] = []
+    if not groups:
+        return members
     for pid in _pids():
         stat = _stat(pid)
         if stat is not None and stat.group in groups and stat.state not in "ZX":
@@ -144,14 +140,42 @@ class _Stat:
     start: int
 
 
+def _has_members(group: int) -> bool:
+    """Much cheaper than to look at every process, and mostly there are none."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
 def _stat(pid: int) -> _Stat | None:
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name, in brackets, may hold anything, brackets and blanks too: count from the last bracket.
-            fields = file.read().rpartition(b")")[2].split()
+        # The name, in brackets, may hold anything, brackets and blanks too: count from the last bracket.
+        fields = _read(pid, "stat").rpartition(b")")[2].split()
         return _Stat(fields[0].decode(), parent=int(fields[1]), group=int(fields[2]), start=int(fields[19]))
-    except (OSError, IndexError, ValueError):
+    except (IndexError, ValueError):
         return None
+
+
+def _read(pid: int, name: str) -> bytes:
+    """A file of a process; empty if it cannot be read. Not by `open`: all processes are looked at in every run."""
+    try:
+        file = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        found = data = os.read(file, _CHUNK_BYTES)
+        while len(data) == _CHUNK_BYTES:
+            data = os.read(file, _CHUNK_BYTES)
+            found += data
+        return found
+    except OSError:
+        return b""
+    finally:
+        os.close(file)
 
 
 def _pids() -> Iterator[int]:

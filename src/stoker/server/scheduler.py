@@ -44,6 +44,7 @@ logger = logging.getLogger(__name__)
 _LIVE_S = 2.0  # how often engines are asked whether their runs live
 _QUEUED_S = 5.0  # how often waiting too long is noticed
 _GONE_S = 0.25
+_SHORT_TICK_S = 0.02
 _DRAIN_S = 30.0  # how long a lost run's last words are waited for before its trial goes on without them
 
 
@@ -139,10 +140,11 @@ class Scheduler:
             self._woken.clear()
             if self._stopping.is_set():
                 return
-            began = time.monotonic()
+            began = time.thread_time()
             wait_s = self._tick_and_plan()
-            # While a thousand jobs are being submitted, looking at all of them after each would starve the routes.
-            self._stopping.wait(min(0.25, 4 * (time.monotonic() - began)))
+            # While a thousand jobs are being submitted, looking at all of them after each would starve the routes. But
+            # short ticks may follow each other: a short trial should not wait longer for its successor than it ran.
+            self._stopping.wait(min(0.25, 4 * max(0.0, time.thread_time() - began - _SHORT_TICK_S)))
 
     def _tick_and_plan(self) -> float | None:
         """One tick, and how long until the next if nothing wakes us."""

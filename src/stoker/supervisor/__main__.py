@@ -5,6 +5,7 @@ Imports little, because user code waits for it: the rest is loaded once user cod
 
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from stoker.supervisor.ship import Shipper
 
 USAGE = "usage: python -m stoker.supervisor RUN_DIR [--node N] [--drain]"
+_TRIAL_QUIET_S = 0.05
 _SHIP_FOR_S = 24 * 3600.0  # how long a finished run waits for a server to take its last words
 
 
@@ -59,7 +61,7 @@ def supervise(run_dir: Path, *, home: Home, node: int = 0) -> int:
         }
     )
     server = _Server(plan, home=home, spool=spool, node=node, stop=supervision.stop)
-    supervision.on_slow = server.begin
+    supervision.on_slow = server.begin_in_time
     try:
         supervision.run()
     except LostError:
@@ -82,7 +84,7 @@ def drain(run_dir: Path, *, home: Home, node: int = 0) -> int:
     try:
         if not spool.recovered.has_ended:
             inputs = Inputs(run_dir, spool)
-            inputs.open(plan.on_node(node))
+            inputs.open(plan.on_node(node), plan=plan)
             inputs.finish()
         return _Server(plan, home=home, spool=spool, node=node).finish()
     finally:
@@ -95,11 +97,16 @@ class _Server:
     def __init__(self, plan: Plan, *, home: Home, spool: Spool, node: int, stop: StopRequest | None = None) -> None:
         self._plan, self._home, self._spool, self._node, self._stop = plan, home, spool, node, stop
         self._shipper: Shipper | None = None
+        self._begin_at = 0.0
 
-    def begin(self) -> None:
-        """Does nothing when they have begun."""
-        if self._shipper is not None:
-            return
+    def begin_in_time(self) -> None:
+        """For a trial of a search not at once: one that is over by then is told of in one request instead of three."""
+        if self._shipper is None:
+            self._begin_at = self._begin_at or time.monotonic() + (_TRIAL_QUIET_S if self._plan.warm else 0.0)
+            if time.monotonic() >= self._begin_at:
+                self._begin(hear_orders=True)
+
+    def _begin(self, *, hear_orders: bool) -> None:
         import logging  # noqa: PLC0415 -- see the class
 
         from stoker.supervisor.ship import OrderListener, Shipper  # noqa: PLC0415
@@ -110,13 +117,14 @@ class _Server:
         shipper = Shipper(self._spool.path, run=run, node=self._node, find_server=find_server, on_stop=on_stop)
         self._spool.grew = shipper.wake
         shipper.start()
-        if self._stop is not None:
+        if hear_orders:
             OrderListener(run=run, find_server=find_server, on_stop=on_stop).start()
         self._shipper = shipper
 
     def finish(self) -> int:
         """Tell it the rest, however long that takes within reason."""
-        self.begin()
+        if self._shipper is None:
+            self._begin(hear_orders=False)
         assert self._shipper is not None
         return 0 if self._shipper.close(timeout_s=_SHIP_FOR_S) else 1
 

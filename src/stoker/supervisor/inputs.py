@@ -1,14 +1,19 @@
-"""All that a node's replicas write, read into the spool: output, reports, hypertune files."""
+"""All that a node's replicas write, read into the spool: output, reports, hypertune files, TensorBoard's at last."""
 
+import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stoker.supervisor.hypertune import HypertuneTail, metric_source
-from stoker.supervisor.plan import Replica
+from stoker.supervisor.plan import Plan, Replica
 from stoker.supervisor.process import STREAMS
 from stoker.supervisor.reports import SOURCE, ReportTail, supervisor_log
 from stoker.supervisor.spool import Entry, Spool
 from stoker.supervisor.tail import OutputTail, output_source
+
+if TYPE_CHECKING:
+    from stoker.supervisor.eventfiles import EventFileTail
 
 _BLOCKS = 4  # of one stream, before the others have their turn
 
@@ -22,10 +27,16 @@ class Inputs:
         self._outputs: list[OutputTail] = []
         self._reports = ReportTail(run_dir, position=spool.recovered.position(SOURCE))
         self._hypertune: list[HypertuneTail] = []
+        self._event_files: EventFileTail | None = None
+        self._metric: str | None = None  # what a search looks for, while nobody has reported it
         self.have_more = False
         self.on_bytes: Callable[[str, str, bytes], None] | None = None  # replica, stream, every byte as it comes
 
-    def open(self, replicas: Iterable[Replica]) -> None:
+    def open(self, replicas: Iterable[Replica], *, plan: Plan | None = None) -> None:
+        """`plan` is the run's, where a metric that nobody reports is to be looked for in event files."""
+        replicas = tuple(replicas)
+        if plan is not None and plan.metric is not None and any(replica.role == "chief" for replica in replicas):
+            self._open_event_files(plan, plan.metric)
         recovered = self._spool.recovered
         for replica in replicas:
             for stream in STREAMS:
@@ -39,6 +50,24 @@ class Inputs:
             source = metric_source(replica.name)
             known = [event for event in recovered.reported if event["read"][0] == source]
             self._hypertune.append(HypertuneTail(self._run_dir, replica=replica.name, reported=known))
+
+    def _open_event_files(self, plan: Plan, metric: str) -> None:
+        if plan.job_dir is None and "AIP_TENSORBOARD_LOG_DIR" not in plan.variables:
+            return
+        if _has_reported(self._run_dir / SOURCE, metric) or any(
+            metric in e["values"] for e in _hypertuned(self._spool)
+        ):
+            return
+        from stoker.supervisor.eventfiles import EventFileTail, event_folder  # noqa: PLC0415 -- few runs need it
+
+        self._metric = metric
+        self._event_files = EventFileTail(
+            event_folder(plan.job_dir, plan.variables),
+            tag=metric,
+            replica="chief-0",
+            positions=self._spool.recovered.position,
+            since=(self._run_dir / "run.json").stat().st_mtime,
+        )
 
     def read(self) -> bool:
         """Take in what is there, a bounded amount of it; whether there was anything. `have_more` says if to go on."""
@@ -55,9 +84,19 @@ class Inputs:
         self.have_more |= self._reports.has_more
         for metrics in self._hypertune:
             entries += metrics.read()
+        entries += self._from_event_files(entries)
         if entries:
             self._spool.append(entries)
         return bool(entries)
+
+    def _from_event_files(self, others: list[Entry], *, at_once: bool = False) -> list[Entry]:
+        """The metric, as long as it came in no other way: code that reports it often writes the same to TensorBoard."""
+        if self._event_files is None:
+            return []
+        if any(entry.event["type"] == "metric" and self._metric in entry.event["values"] for entry in others):
+            self._event_files = None
+            return []
+        return self._event_files.read(at_once=at_once)
 
     def finish(self) -> None:
         """The rest, when nobody writes any more."""
@@ -65,6 +104,7 @@ class Inputs:
             pass
         entries = [entry for tail in self._outputs if (entry := tail.finish()) is not None]
         entries += self._reports.finish()
+        entries += self._from_event_files(entries, at_once=True)
         if entries:
             self._spool.append(entries)
         for tail in self._outputs:
@@ -73,6 +113,26 @@ class Inputs:
 
     def say(self, text: str) -> None:
         self._spool.append([Entry(supervisor_log(text))])
+
+
+def _has_reported(path: Path, metric: str) -> bool:
+    """Whether user code has reported this already, to a supervisor before this one."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError:
+        return False
+    return any(_is_report(line, metric) for line in lines)
+
+
+def _is_report(line: bytes, metric: str) -> bool:
+    try:
+        return metric in json.loads(line)["values"]
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _hypertuned(spool: Spool) -> list[dict[str, dict[str, float]]]:
+    return [event for event in spool.recovered.reported if "values" in event]
 
 
 def _echo(on_bytes: Callable[[str, str, bytes], None], replica: str, stream: str) -> Callable[[bytes], None]:

@@ -153,7 +153,7 @@ class Supervision:
         self._replicas.write_processes()
         self.phase = "user code"
         self._spool.add("phase", phase="user code")
-        self.inputs.open(mine)
+        self.inputs.open(mine, plan=self._plan)
 
     def _fork(self, replica: Replica, words: list[str], environment: dict[str, str], prepared: Prepared) -> bool:
         """Have a zygote start it; False if it has to be a fresh interpreter."""

@@ -19,9 +19,8 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from stoker.processes import ProcessId
 from stoker.supervisor import preload, zygote
@@ -41,8 +40,7 @@ class Cold(Exception):
     """It has to be a fresh interpreter; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(NamedTuple):
     """A Python program on a command line: a module or a script, and its arguments."""
 
     kind: str  # "module" or "script"
@@ -50,8 +48,7 @@ class Program:
     arguments: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """What a child of a zygote is to be: the message as it is sent."""
 
     kind: str
@@ -141,7 +138,7 @@ class Zygotes:
         own, imports = self._look(found, folders, cwd)
         order = _Order(self._folder, python, _lasting(environment, volatile, roots), imports)
         request = Request(
-            **asdict(found),
+            **found._asdict(),
             words=list(words),
             environment=dict(environment),
             shown=list(SHOWN),
@@ -284,7 +281,7 @@ def _ask(connection: socket.socket, request: Request) -> Forked:
     """EOFError when the zygote went away without having forked."""
     connection.settimeout(_ANSWER_S)
     try:
-        connection.send(json.dumps(asdict(request)).encode())
+        connection.send(json.dumps(request._asdict()).encode())
         message = connection.recv(zygote.MAX_MESSAGE_BYTES)
     except (BrokenPipeError, ConnectionResetError):
         message = b""
