@@ -122,14 +122,15 @@ def test_torch_program_takes_any_batch(export: Export, tmp_path: Path) -> None:
     folder = export(model, example=(numbers[:1], kinds[:1]))
     predictor = load(folder, trust_pickle=True)
 
-    found = predictor.predict(
-        [{"numbers": row, "kind": kind} for row, kind in zip(numbers.tolist(), kinds.tolist(), strict=True)]
-    )
+    pairs = zip(numbers.tolist(), kinds.tolist(), strict=True)
+    instances = [{"numbers": row, "kind": kind} for row, kind in pairs]
+    found = predictor.predict(instances)
 
     assert model.training
     alive = model.eval()(numbers, kinds)
     np.testing.assert_allclose([row["score"] for row in found], alive["score"].detach().numpy(), rtol=1e-6)
     assert [row["double"] for row in found] == (numbers * 2).tolist()
+    assert [predictor.predict([row])[0] for row in instances] == found  # to the last bit
     assert set(load_file(folder / "model.safetensors")) == set(model.state_dict())
     for bad, message in [
         ({"numbers": [1, 2], "kind": 0}, "instance 0, field 'numbers': has 2 values; expected 3"),
@@ -224,7 +225,7 @@ def test_transformers_classifier_does_not_mind_its_neighbours(export: Export, tm
     for text, prediction in zip(texts, found, strict=True):
         ids = tokenizer(text, return_tensors="pt", truncation=True, max_length=16)
         alive = torch.softmax(model(**ids).logits, -1)[0].tolist()
-        assert list(prediction["probabilities"].values()) == pytest.approx(alive, abs=1e-6)
+        assert prediction["probabilities"] == pytest.approx(alive, abs=1e-6)
         assert prediction["label"] == ("NEGATIVE" if alive[0] > alive[1] else "POSITIVE")
         (alone,) = predictor.predict([{"text": text}])
         assert alone["probabilities"] == pytest.approx(prediction["probabilities"], abs=1e-6)
@@ -240,3 +241,16 @@ def test_saved_model_says_in_one_line_that_tensorflow_is_missing(tmp_path: Path)
 
     with pytest.raises(ConfigError, match="tensorflow needs tensorflow, which is not installed"):
         load(tmp_path)
+
+
+def test_bare_torch_program_of_a_fixed_batch_takes_any_number(tmp_path: Path) -> None:
+    import torch
+
+    torch.manual_seed(0)
+    model = torch.nn.Linear(2, 1).eval()
+    torch.export.save(torch.export.export(model, (torch.zeros(3, 2),)), tmp_path / "net.pt2")
+    given = torch.randn(4, 2)
+
+    found = load(tmp_path, trust_pickle=True).predict(given.tolist())
+
+    np.testing.assert_allclose(found, model(given).detach().numpy(), rtol=1e-6)

@@ -4,19 +4,22 @@ import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import joblib
 
-from stoker.errors import ConfigError, UsageError
+from stoker.errors import ConfigError, StokerError, UsageError
 from stoker.predict.answers import as_predictions
 from stoker.predict.arrays import matrix, width
 from stoker.predict.base import Instance, Prediction, Predictor
-from stoker.predict.blame import predict_or_blame
+from stoker.predict.blame import BLOCK, predict_or_blame
 from stoker.predict.checking import checked
 from stoker.predict.signatures import of_estimator
 from stoker.predict.versions import say_what_differs, warn_of_other_versions
 from stoker.schema.bundle import ModelCard
+
+if TYPE_CHECKING:
+    import pyarrow
 
 _FILES = ("model.joblib", "model.pkl")
 _METHODS = ("predict", "predict_proba", "decision_function", "transform")
@@ -45,7 +48,7 @@ def predictor(model: Any, card: ModelCard, *, signature_name: str | None = None)
         card = card.with_(signature=of_estimator(model))
     if card.labels is None and getattr(model, "classes_", None) is not None:
         card = card.with_(labels=tuple(map(str, model.classes_)))
-    return EstimatorPredictor(model, card, method)
+    return (TablePredictor if _takes_tables(card) else EstimatorPredictor)(model, card, method)
 
 
 class EstimatorPredictor:
@@ -61,7 +64,7 @@ class EstimatorPredictor:
         self._frame = _frame() if getattr(model, "feature_names_in_", None) is not None else None
 
     def predict(self, instances: Sequence[Instance]) -> list[Prediction]:
-        return predict_or_blame(self._predict, instances)
+        return predict_or_blame(self._predict, instances, block=BLOCK if self._is_numeric else 1)
 
     def _predict(self, instances: Sequence[Instance]) -> list[Prediction]:
         return as_predictions(self._call(self._input(instances))) if instances else []
@@ -77,6 +80,27 @@ class EstimatorPredictor:
         if self._frame is not None:
             return self._frame(rows, columns=self._names)
         return [row[0] for row in rows] if len(self._names) == 1 and not self._is_numeric else rows
+
+
+class TablePredictor(EstimatorPredictor):
+    """One whose inputs are named numbers takes whole columns too."""
+
+    def predict_table(self, table: "pyarrow.Table") -> "pyarrow.Table":
+        from stoker.predict.tables import answer_table, checked_table, matrix_of  # noqa: PLC0415  pyarrow is an extra
+
+        rows = checked_table(table, self.card.signature)
+        given = matrix_of(rows, block=BLOCK)
+        try:
+            found = self._call(given if self._frame is None else self._frame(given, columns=self._names))
+        except (ValueError, TypeError, LookupError) as error:
+            self.predict(rows.to_pylist())  # names the row it fails on
+            raise StokerError(f"{self.card.name} fails on a table, and on none of its rows: {error}") from error
+        return answer_table(found[: rows.num_rows])
+
+
+def _takes_tables(card: ModelCard) -> bool:
+    inputs = card.signature.inputs
+    return width(card.signature) == len(inputs) and all(spec.name for spec in inputs)
 
 
 def unpickled(folder: Path) -> Any:

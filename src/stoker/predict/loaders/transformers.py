@@ -88,6 +88,4 @@ class TextPredictor:
     def _prediction(self, row: list[float]) -> Prediction:
         if len(row) == 1:
             return row[0]
-        best = max(range(len(row)), key=row.__getitem__)
-        named = dict(zip(self._labels, row, strict=True))
-        return {"label": self._labels[best], "score": row[best], "probabilities": named}
+        return {"label": self._labels[max(range(len(row)), key=row.__getitem__)], "probabilities": row}

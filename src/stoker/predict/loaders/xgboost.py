@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import xgboost
 
@@ -15,6 +15,9 @@ from stoker.predict.loaders import sklearn
 from stoker.predict.signatures import of_booster
 from stoker.predict.versions import warn_of_other_versions
 from stoker.schema.bundle import CARD, ModelCard
+
+if TYPE_CHECKING:
+    import pyarrow
 
 _FILES = ("model.bst", "model.ubj")
 # Names from a card are looked up here, never in the module: a card is not trusted.
@@ -43,7 +46,7 @@ def load(folder: Path, card: ModelCard, *, signature_name: str | None = None) ->
     method = "predict" if method == "serving_default" else method
     if method not in ("predict", "predict_proba") or not hasattr(model, method):
         raise UsageError(f"{name} has no {method!r}. Give predict or predict_proba as --signature-name.")
-    return XgboostPredictor(getattr(model, method), card)
+    return _predictor(getattr(model, method), card)
 
 
 class XgboostPredictor:
@@ -60,6 +63,20 @@ class XgboostPredictor:
         return as_predictions(self._call(matrix(instances, self.card.signature))) if instances else []
 
 
+class XgboostTablePredictor(XgboostPredictor):
+    """One whose features have names takes whole columns too."""
+
+    def predict_table(self, table: "pyarrow.Table") -> "pyarrow.Table":
+        from stoker.predict.tables import answer_table, checked_table, matrix_of  # noqa: PLC0415  pyarrow is an extra
+
+        return answer_table(self._call(matrix_of(checked_table(table, self.card.signature))))
+
+
+def _predictor(call: Callable[[Array], Any], card: ModelCard) -> Predictor:
+    named = all(spec.name for spec in card.signature.inputs)
+    return (XgboostTablePredictor if named else XgboostPredictor)(call, card)
+
+
 def _model_file(folder: Path, card: ModelCard) -> Path | None:
     names = _FILES if card.files else (*_FILES, CARD)  # without a card, model.json is the model
     return next((folder / name for name in names if (folder / name).is_file()), None)
@@ -70,7 +87,7 @@ def of_booster_object(booster: Any, card: ModelCard) -> Predictor:
     if not card.signature.inputs:
         card = card.with_(signature=of_booster(booster))
     card = card.with_(framework="xgboost")
-    return XgboostPredictor(_on_matrix(booster), card)
+    return _predictor(_on_matrix(booster), card)
 
 
 def _on_matrix(booster: Any) -> Callable[[Array], Any]:
