@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 import transformers
 from transformers.utils import logging as their_logging
 
@@ -29,21 +30,25 @@ class Encoder:
 
 
 def load_encoder(
-    name: str, *, labels: Sequence[str], texts: Sequence[str] = (), max_length: int | None = None
+    name: str, *, labels: Sequence[str], texts: Sequence[str] = (), max_length: int | None = None, seed: int = 0
 ) -> Encoder:
     """A folder's or the hub's encoder with a new head for these labels; `tiny` makes one, its words from the texts.
 
+    The seed alone decides the weights that are new.
     UsageError, in one line, for a tokenizer that does not fit, NotFoundError for a model that is not there.
     """
-    if name == TINY:
-        tokenizer = make_tiny_tokenizer(texts)
-        config = tiny_config(len(tokenizer), max_length or 128)
-        model = transformers.AutoModelForSequenceClassification.from_config(_with_labels(config, labels))
-    else:
-        tokenizer, model = _load(name, labels)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        tokenizer, model = _make_tiny(texts, labels, max_length) if name == TINY else _load(name, labels)
     _check_fit(name, tokenizer, model)
     taken = _length(name, tokenizer, model.config, asked=max_length)
     return Encoder(model=model, tokenizer=tokenizer, max_length=taken, labels=tuple(labels))
+
+
+def _make_tiny(texts: Sequence[str], labels: Sequence[str], max_length: int | None) -> tuple[Any, Any]:
+    tokenizer = make_tiny_tokenizer(texts)
+    config = tiny_config(len(tokenizer), max_length or 128)
+    return tokenizer, transformers.AutoModelForSequenceClassification.from_config(_with_labels(config, labels))
 
 
 def make_tiny_tokenizer(texts: Sequence[str], *, words: int = _TINY_WORDS) -> Any:

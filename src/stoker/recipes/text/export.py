@@ -2,29 +2,77 @@
 
 import importlib.metadata
 import platform
+import tempfile
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stoker.context import Context
+from stoker.home import Home
 from stoker.recipes.text import scores
 from stoker.recipes.text.encoder import Encoder, quiet
 from stoker.recipes.text.settings import TextSettings
+
+if TYPE_CHECKING:
+    from stoker.schema.bundle import ModelCard
 
 _NEEDS = ("torch", "transformers", "tokenizers", "numpy")
 
 
 def export(
-    encoder: Encoder, model_dir: Path, *, settings: TextSettings, metrics: Mapping[str, Any], run: Context
-) -> Path:
-    """Write the bundle and return its folder: config.json, weights, the tokenizer, and the confusion matrix."""
+    encoder: Encoder, target: "str | Path | None", *, settings: TextSettings, metrics: Mapping[str, Any], run: Context
+) -> str | None:
+    """Write the bundle to a folder or storage URL, and return where it is; keep it as the run's model, too.
+
+    Without a target it is the run's alone, and nowhere (None) if nobody supervises this process.
+    """
+    where = None if target is None else str(target).rstrip("/")
+    here = None if where is None or "://" in where else Path(where)
+    if here is not None:
+        return _kept(_written(encoder, here, settings=settings, metrics=metrics, run=run), metrics, run)
+    if where is None and not run.managed:
+        return None
+    with tempfile.TemporaryDirectory(prefix="stoker-model-") as scratch:
+        draft = Path(scratch) / ("model" if where is None else where.rpartition("/")[2])
+        _kept(_written(encoder, draft, settings=settings, metrics=metrics, run=run), metrics, run)
+        if where is None:
+            return str(Path(run.run_dir) / "models" / draft.name)
+        from stoker.storage import Storage  # noqa: PLC0415 - folders of this machine need none of it
+
+        Storage(Home.find().root).copy(draft, f"{where}/", recursive=True)
+        return where
+
+
+def _written(encoder: Encoder, folder: Path, **about: Any) -> Path:
     from stoker.predict import bundle  # noqa: PLC0415 - a training that exports nothing needs no pydantic
-    from stoker.schema.bundle import FieldSpec, ModelCard, Origin, Signature  # noqa: PLC0415
+
+    def fill(draft: Path) -> None:
+        with quiet():
+            encoder.model.save_pretrained(draft)
+            encoder.tokenizer.save_pretrained(draft)
+        if (confusion := about["metrics"].get("confusion")) is not None:
+            (draft / "confusion.txt").write_text(scores.confusion_text(confusion, encoder.labels) + "\n", "utf-8")
+            scores.draw_confusion(confusion, encoder.labels, draft / "confusion.png")
+
+    bundle.write(folder, _card(encoder, folder.name, **about), fill)
+    return folder
+
+
+def _kept(folder: Path, metrics: Mapping[str, Any], run: Context) -> str:
+    if run.managed:
+        run.save_model(str(folder), folder.name, metrics=_numbers(metrics))
+    return str(folder)
+
+
+def _card(
+    encoder: Encoder, name: str, *, settings: TextSettings, metrics: Mapping[str, Any], run: Context
+) -> "ModelCard":
+    from stoker.schema.bundle import FieldSpec, ModelCard, Origin, Signature  # noqa: PLC0415 - as above
 
     labels = encoder.labels
-    card = ModelCard(
-        name=model_dir.name,
+    return ModelCard(
+        name=name,
         framework="text",
         signature=Signature(
             inputs=(FieldSpec(name="text", dtype="string", shape=()),),
@@ -34,7 +82,7 @@ def export(
             ),
         ),
         labels=labels,
-        metrics={name: float(value) for name, value in metrics.items() if isinstance(value, int | float)},
+        metrics=_numbers(metrics),
         metadata={
             "max_length": encoder.max_length,
             "long_texts": settings.long_texts,
@@ -53,13 +101,6 @@ def export(
         ),
     )
 
-    def fill(folder: Path) -> None:
-        with quiet():
-            encoder.model.save_pretrained(folder)
-            encoder.tokenizer.save_pretrained(folder)
-        if "confusion" in metrics:
-            (folder / "confusion.txt").write_text(scores.confusion_text(metrics["confusion"], labels) + "\n")
-            scores.draw_confusion(metrics["confusion"], labels, folder / "confusion.png")
 
-    bundle.write(model_dir, card, fill)
-    return model_dir
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in metrics.items() if isinstance(value, int | float)}

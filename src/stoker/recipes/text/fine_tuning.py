@@ -30,7 +30,7 @@ class FineTuned:
 
     encoder: Encoder
     metrics: dict[str, Any]
-    model_dir: Path | None
+    model_dir: str | None  # a path or a storage URL
 
     @property
     def confusion(self) -> str:
@@ -50,6 +50,8 @@ def fine_tune(  # noqa: PLR0913 - all but the first by name
 ) -> FineTuned:
     """Fine-tune an encoder on labelled texts; the data and the encoder are those of the settings unless given.
 
+    `model_dir` is a folder or storage URL for the bundle; a supervised run keeps one besides.
+
     Joins the run this process is part of: hyperparameters that a search chose count for more than the settings, a
     restarted run goes on where it was. What is wrong with data or encoder is said before training starts.
     """
@@ -57,7 +59,11 @@ def fine_tune(  # noqa: PLR0913 - all but the first by name
         settings = settings.with_hparams({name: context.run.hparams[name] for name in _SEARCHED})
         data = data or read_data(settings)
         encoder = encoder or load_encoder(
-            settings.model, labels=data.labels, texts=data.train.texts, max_length=settings.max_length
+            settings.model,
+            labels=data.labels,
+            texts=data.train.texts,
+            max_length=settings.max_length,
+            seed=settings.seed,
         )
         train = _rows(data.train, encoder, settings, context)
         judged = _rows(data.evaluation, encoder, settings, context)
@@ -82,10 +88,10 @@ def fine_tune(  # noqa: PLR0913 - all but the first by name
             progress=progress,
         )
         trial.close()
-        folder = None
-        if model_dir is not None and context.distributed.rank == 0:
-            folder = export(encoder, Path(model_dir), settings=settings, metrics=metrics, run=context.run)
-        return FineTuned(encoder=encoder, metrics=metrics, model_dir=folder)
+        where = None
+        if context.distributed.rank == 0:
+            where = export(encoder, model_dir, settings=settings, metrics=metrics, run=context.run)
+        return FineTuned(encoder=encoder, metrics=metrics, model_dir=where)
 
 
 def _context(settings: TextSettings) -> pytorch.TrainerContext:
