@@ -38,14 +38,26 @@ def predict_or_blame(
 def _first_bad(
     call: Call, instances: Sequence[Instance], error: Exception, kinds: tuple[type[Exception], ...]
 ) -> StokerError:
-    if len(instances) == 1:
-        return InstanceError(_why(error), index=0)
-    for index, instance in enumerate(instances):
-        try:
-            call([instance])
-        except kinds as bad:
-            return InstanceError(_why(bad), index=index)
+    """Halve what holds it until one is left: all before that one are good."""
+    good, bad = 0, len(instances)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        if _failure(call, instances[good:middle], kinds) is None:
+            good = middle
+        else:
+            bad = middle
+    alone = error if len(instances) == 1 else _failure(call, instances[good:bad], kinds)
+    if alone is not None:
+        return InstanceError(_why(alone), index=good)
     return StokerError(f"The model fails on these {len(instances)} instances together, on none alone: {_why(error)}")
+
+
+def _failure(call: Call, instances: Sequence[Instance], kinds: tuple[type[Exception], ...]) -> Exception | None:
+    try:
+        call(instances)
+    except kinds as error:
+        return error
+    return None
 
 
 def _why(error: Exception) -> str:

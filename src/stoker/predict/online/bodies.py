@@ -1,10 +1,11 @@
 """Instances out of a request's body: JSON, CSV or tf.Example."""
 
 import json
+from io import BytesIO
 from typing import Any
 
-from stoker.errors import UsageError
 from stoker.predict.base import Instance
+from stoker.predict.formats import csv, example, tfrecord
 from stoker.predict.online.failures import Refusal
 from stoker.predict.online.http import Exchange
 from stoker.schema.bundle import ModelCard
@@ -58,11 +59,12 @@ def _of_json(body: bytes) -> list[Instance]:
 
 
 def _of_csv(body: bytes, card: ModelCard) -> list[Instance]:
-    raise UsageError("text/csv is not taken yet.")
+    return _some(csv.csv_instances(body, card.signature))
 
 
 def _of_tfrecord(body: bytes, card: ModelCard) -> list[Instance]:
-    raise UsageError("application/x-tfrecord is not taken yet.")
+    found = (example.parse_example(record.data, index=at) for at, record in enumerate(tfrecord.records(BytesIO(body))))
+    return _some([example.as_instance(features, card.signature, index=at) for at, features in enumerate(found)])
 
 
 def _some(instances: list[Instance]) -> list[Instance]:

@@ -126,7 +126,9 @@ class Fleet:
                 meters=str(self._meters),
                 slot=slot,
             ),
-            threads=max(1, (os.cpu_count() or 1) // self._count),
+            # A thread of the model's for each core but one: a small model that waits for threads which have no core
+            # is ten times as slow, and somebody must speak with the clients.
+            threads=max(1, (os.cpu_count() or 1) // self._count - 1),
         )
         self._workers[slot] = worker
         return worker
