@@ -3,8 +3,10 @@
 import csv
 import gzip
 import io
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO, TypeVar, cast
 
@@ -19,6 +21,7 @@ from stoker.storage import Storage
 # Large enough that polars' threads share it out, small enough to stay far below the tensors' own size.
 BLOCK_BYTES = 4 << 20
 _BLOCK_ROWS = 1 << 16
+_BLANK_LINE = re.compile(rb"\n[\r\n]+")
 _SEPARATORS = (",", "\t", ";", "|")
 
 T = TypeVar("T")
@@ -109,11 +112,19 @@ def form_of(file: DataFile, storage: Storage, *, expected: Sequence[str] = ()) -
     return Form(best, has_header=True, columns=tuple(cells))
 
 
-def open_bytes(file: DataFile, storage: Storage) -> BinaryIO:
+@contextmanager
+def open_bytes(file: DataFile, storage: Storage) -> Iterator[BinaryIO]:
     """The file's bytes, unpacked if it is gzipped."""
     path = storage.local_path(file.url)
-    raw = path.open("rb") if path is not None else storage.open_url(file.url)
-    return cast(BinaryIO, gzip.open(raw)) if file.url.endswith(".gz") else raw
+    with path.open("rb") if path is not None else storage.open_url(file.url) as raw:
+        if not file.url.endswith(".gz"):
+            yield raw
+            return
+        with gzip.GzipFile(fileobj=raw) as unpacked:
+            try:
+                yield cast(BinaryIO, unpacked)
+            except (gzip.BadGzipFile, EOFError) as error:
+                raise UsageError(f"{file.url} is no gzip file, or was cut short.") from error
 
 
 def _cells(text: str, separator: str) -> list[str]:
@@ -155,6 +166,8 @@ def _text_blocks(file: DataFile, storage: Storage, *, skip_header: bool) -> Iter
             # A newline inside quotes ends no line. (Looking for a quote is quick, counting them is not.)
             while b'"' in data and data.count(b'"') % 2 and (more := stream.readline()):
                 data += more
+            if (b"\n\n" in data or b"\n\r\n" in data) and b'"' not in data:  # polars would make rows of them
+                data = _BLANK_LINE.sub(b"\n", data).lstrip(b"\r\n")
             if not data.isspace():
                 yield data
 

@@ -64,8 +64,11 @@ def source_of(found: Guess, *, url: str) -> str:
     body = to_source(found.metadata)
     words = ("Categorical", "Date", "GeoPoint", "Metadata", "Numeric")
     imported = ", ".join(word for word in words if f"{word}(" in body)
-    about = "The data set: its columns, what each is, and what is to be predicted."
-    return f'"""{about} Guessed from {url.rsplit("/", 1)[-1]}: look it over."""\n\nfrom stoker.recipes.tabular import {imported}\n\nMETADATA = {body}\n'
+    about = f"Guessed from {url.rsplit('/', 1)[-1]}: look it over."
+    return (
+        f'"""The data set: its columns, what each is, and what is to be predicted. {about}"""\n\n'
+        f"from stoker.recipes.tabular import {imported}\n\nMETADATA = {body}\n"
+    )
 
 
 def _look(file: DataFile, storage: Storage) -> pl.DataFrame:
