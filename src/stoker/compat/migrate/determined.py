@@ -1,0 +1,77 @@
+"""Directories written for Determined: its experiment files as they are read here, and what its code uses."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from stoker.compat.migrate.directory import Directory
+from stoker.compat.migrate.findings import Finding, Verdict
+from stoker.errors import ConfigError, StokerError
+from stoker.schema.dialects import determined
+from stoker.schema.dialects.document import is_determined
+from stoker.schema.dialects.reading import Values
+
+# What is not there, by the name that code uses.
+_MISSING = {
+    "determined.pytorch.deepspeed": "DeepSpeedTrial is not supported. Use a PyTorchTrial with FSDP, or the Core API",
+    "determined.searcher": "custom searchers were removed from Determined in 0.38. Use a search of the file",
+    "determined.estimator": "EstimatorTrial was removed from Determined. Use Keras or the Core API",
+    "determined.horovod": "Horovod is not supported. Use determined.launch.torch_distributed",
+}
+
+
+def evidence(directory: Directory) -> Iterator[str]:
+    for path in experiment_files(directory):
+        yield f"{path} is an experiment file"
+    use = directory.first_use("determined")
+    if use is not None:
+        yield f"{use.where} imports determined"
+    for name in (".detignore", "startup-hook.sh"):
+        if name in directory.paths or (directory.root / name).exists():
+            yield f"there is a {name}"
+
+
+def experiment_files(directory: Directory) -> list[str]:
+    """Those of one trial first: they are what people try first."""
+    found = [path for path, document in directory.documents.items() if is_determined(document)]
+    return sorted(found, key=lambda path: (not _is_single(directory.documents[path]), path))
+
+
+def job_of(directory: Directory) -> tuple[Values, list[Finding], list[str]]:
+    """The first file's job, what became of each, and the commands that submit them."""
+    values: Values = {}
+    findings: list[Finding] = []
+    commands: list[str] = []
+    for path in experiment_files(directory):
+        document = directory.documents[path]
+        try:
+            reading = determined.read(document, source=path)
+        except ConfigError as error:
+            problems = "; ".join(error.problems) or str(error)
+            findings.append(Finding(Verdict.CANNOT, "experiment", problems, path))
+            continue
+        except StokerError as error:
+            findings.append(Finding(Verdict.CANNOT, "experiment", str(error), path))
+            continue
+        commands.append(_command(path, document))
+        detail = f"as `{commands[-1]}`"
+        if reading.ignored:
+            detail += f"; of no meaning without containers: {', '.join(reading.ignored)}"
+        findings.append(Finding(Verdict.RUNS, "experiment", detail, path))
+        values = values or reading.values
+    for name, why in _MISSING.items():
+        use = directory.first_use(name)
+        if use is not None:
+            findings.append(Finding(Verdict.CANNOT, name, why, use.where))
+    return values, findings, commands
+
+
+def _command(path: str, document: dict[str, Any]) -> str:
+    folder, _, file = path.rpartition("/")
+    if "searcher" not in document:
+        return f"stoker job run {path} {folder or '.'}"
+    return f"stoker experiment create {path} {folder or '.'}"
+
+
+def _is_single(document: dict[str, Any]) -> bool:
+    searcher = document.get("searcher")
+    return isinstance(searcher, dict) and searcher.get("name") == "single"

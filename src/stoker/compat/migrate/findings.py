@@ -1,0 +1,50 @@
+"""What looking at a directory comes to."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from stoker.schema.dialects.reading import Values
+
+
+class Platform(StrEnum):
+    AI_PLATFORM = "aiplatform"
+    DETERMINED = "determined"
+
+    @property
+    def in_words(self) -> str:
+        return {"aiplatform": "Google AI Platform Training", "determined": "Determined"}[self.value]
+
+
+class Verdict(StrEnum):
+    """`runs` as it is; `needs` something that is not here; `cannot` run at all."""
+
+    RUNS = "runs"
+    NEEDS = "needs"
+    CANNOT = "cannot"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing in the directory: what it is, where, and what becomes of it."""
+
+    verdict: Verdict
+    what: str
+    detail: str
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """All of them, and the job as a stoker.yaml would have it."""
+
+    directory: str
+    platform: Platform
+    evidence: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    values: Values = field(default_factory=dict)
+    commands: tuple[str, ...] = ()  # what to type now
+
+    @property
+    def can_run(self) -> bool:
+        return not any(finding.verdict in (Verdict.NEEDS, Verdict.CANNOT) for finding in self.findings)

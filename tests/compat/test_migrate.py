@@ -1,0 +1,205 @@
+"""`stoker migrate` on directories in the style of both platforms, and of neither."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from stoker.compat.migrate.assess import assess
+from stoker.compat.migrate.findings import Assessment, Platform, Verdict
+from stoker.compat.migrate.leaving import SYSTEMS
+from stoker.errors import UsageError
+from stoker.home import Home
+from stoker.schema.dialects import stoker_yaml
+from tests.e2e.command import stoker
+from tests.e2e.conftest import home
+
+__all__ = ["home"]  # a fixture, for the tests here
+
+Look = Callable[..., Assessment]
+
+
+@pytest.fixture
+def look(tmp_path: Path) -> Look:
+    """Write files, and look at the directory without asking the package index."""
+
+    def look(files: dict[str, str], *, platform: Platform | None = None) -> Assessment:
+        for path, text in files.items():
+            file = tmp_path / "old" / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        home = Home(tmp_path / "home").make()
+        return assess(tmp_path / "old", home=home, platform=platform, look_up=False)
+
+    return look
+
+
+SUBMIT = """
+#!/bin/bash
+MODULE=trainer.task
+EPOCHS=3
+gcloud ai-platform jobs submit training $JOB_NAME \\
+    --module-name ${MODULE} --package-path ./trainer \\
+    --runtime-version=2.1 --scale-tier standard-1 \\
+    -- --epochs ${EPOCHS} --data "$DATA"
+"""
+TUNING = """
+trainingInput:
+  hyperparameters:
+    goal: MINIMIZE
+    hyperparameterMetricTag: loss
+    maxTrials: 4
+    params:
+    - {parameterName: lr, type: DOUBLE, minValue: 0.1, maxValue: 1}
+"""
+
+
+def verdicts(found: Assessment, what: str) -> list[Verdict]:
+    return [finding.verdict for finding in found.findings if finding.what == what]
+
+
+def test_script_and_tuning_file_become_one_job(look: Look) -> None:
+    found = look(
+        {"trainer/__init__.py": "", "trainer/task.py": "import json", "run.sh": SUBMIT, "hptuning.yaml": TUNING}
+    )
+    assert found.platform is Platform.AI_PLATFORM
+    assert found.can_run
+    assert found.values["module"] == "trainer.task"
+    assert found.values["args"] == ["--epochs", "3", "--data", "$DATA"]
+    assert found.values["resources"]["tier"] == "STANDARD_1"
+    assert found.values["search"]["max_trials"] == 4
+    assert "$DATA" in next(finding.detail for finding in found.findings if finding.what == "arguments")
+    stoker_yaml.read(found.values, source="what would be written")  # raises if it is none
+
+
+def test_trainer_alone_is_enough(look: Look) -> None:
+    found = look({"trainer/__init__.py": "", "trainer/task.py": "import json"})
+    assert found.values == {"module": "trainer.task"}
+
+
+def test_tensorflow_1_gets_its_python(look: Look) -> None:
+    code = "import tensorflow as tf\nwith tf.Session() as session: pass\n"
+    found = look({"trainer/__init__.py": "", "trainer/task.py": code})
+    assert found.values["environment"] == {"python": "3.7", "requirements": ["tensorflow==1.15.5"]}
+    assert verdicts(found, "tensorflow.Session") in ([Verdict.RUNS], [Verdict.NEEDS])
+    assert found.findings[-1].where == "trainer/task.py:2"
+
+
+def test_container_gives_entrypoint_and_requirements(look: Look) -> None:
+    docker = (
+        'FROM python:3.7\nRUN pip install --no-cache -r req.txt \\\n  "six>=1.0"\nENTRYPOINT ["python", "main.py"]\n'
+    )
+    found = look({"Dockerfile": docker, "req.txt": "# x\nattrs==19.1\n", "main.py": "import hypertune"})
+    assert found.values["command"] == ["python", "main.py"]
+    assert found.values["environment"]["requirements"] == ["attrs==19.1", "six>=1.0"]
+
+
+def test_python_2_and_horovod_cannot_run(look: Look) -> None:
+    found = look({"trainer/__init__.py": "", "trainer/task.py": "print 'x'\n", "trainer/h.py": "import horovod.torch"})
+    assert not found.can_run
+    assert verdicts(found, "Python 2") == [Verdict.CANNOT]
+    assert verdicts(found, "horovod") == [Verdict.CANNOT]
+
+
+def test_undeclared_library_is_added(look: Look) -> None:
+    found = look({"trainer/__init__.py": "", "trainer/task.py": "import cv2, json, trainer"})
+    assert found.values["environment"]["requirements"] == ["opencv-python-headless"]
+
+
+EXPERIMENT = """
+name: mine
+entrypoint: model_def:Trial
+hyperparameters: {lr: 0.1, global_batch_size: 4}
+searcher: {name: single, metric: loss, max_length: {batches: 10}}
+environment: {image: some/image}
+"""
+
+
+def test_experiment_files_run_by_their_commands(look: Look) -> None:
+    wrong = "searcher: {name: custom}\nentrypoint: x\nflavour: sweet\n"
+    found = look({"const.yaml": EXPERIMENT, "adaptive.yaml": wrong, "model_def.py": "import determined.pytorch"})
+    assert found.platform is Platform.DETERMINED
+    assert found.commands == ("stoker experiment create const.yaml .",)
+    runs, cannot = (finding for finding in found.findings if finding.what == "experiment")
+    assert (runs.verdict, runs.where) == (Verdict.RUNS, "const.yaml")
+    assert "environment.image" in runs.detail
+    assert (cannot.verdict, cannot.where) == (Verdict.CANNOT, "adaptive.yaml")
+    assert "flavour: no such field" in cannot.detail
+
+
+def test_deepspeed_trial_cannot_run(look: Look) -> None:
+    code = "from determined.pytorch.deepspeed import DeepSpeedTrial"
+    found = look({"const.yaml": EXPERIMENT, "model_def.py": code})
+    assert verdicts(found, "determined.pytorch.deepspeed") == [Verdict.CANNOT]
+
+
+def test_neither_and_both_are_refused(look: Look) -> None:
+    with pytest.raises(UsageError, match="neither AI Platform nor Determined"):
+        look({"readme.txt": "hello"})
+    both = {"const.yaml": EXPERIMENT, "trainer/__init__.py": "", "trainer/task.py": "import json"}
+    with pytest.raises(UsageError, match="--platform aiplatform or determined"):
+        look(both)
+    assert look(both, platform=Platform.AI_PLATFORM).values["module"] == "trainer.task"
+
+
+@pytest.mark.parametrize("system", list(SYSTEMS))
+def test_job_files_of_other_systems_hold_the_job(look: Look, system: str) -> None:
+    found = look(
+        {"trainer/__init__.py": "", "trainer/task.py": "import json", "run.sh": SUBMIT, "hptuning.yaml": TUNING}
+    )
+    text = SYSTEMS[system](found.values, "old")
+    assert "trainer.task" in text
+    assert "the search over hyperparameters is not carried over" in text
+    if system == "vertex":
+        first, rest = yaml.safe_load(text)["workerPoolSpecs"]
+        assert (first["replicaCount"], rest["replicaCount"]) == (1, 4)
+        assert first["pythonPackageSpec"]["args"][:2] == ["--epochs", "3"]
+    else:
+        subprocess.run(["sh", "-n"], input=text, text=True, check=True)
+
+
+@pytest.mark.slow
+def test_command_writes_a_file_that_is_submitted(tmp_path: Path, home: Home) -> None:
+    old = tmp_path / "old"
+    (old / "trainer").mkdir(parents=True)
+    (old / "trainer" / "__init__.py").touch()
+    (old / "trainer" / "task.py").write_text("print('trained')\n")
+    looked = stoker("migrate", str(old), "--offline", "--json")
+    assert json.loads(looked.out)["stoker_yaml"] == {"module": "trainer.task"}
+    assert stoker("migrate", str(old), "--offline", "--write").code == 0
+    again = stoker("migrate", str(old), "--offline", "--write")
+    assert again.code == 2
+    assert "is there already" in again.err
+    ran = stoker("jobs", "submit", "training", "old_1", "--config", str(old / "stoker.yaml"), "--stream-logs")
+    assert "trained" in ran.out
+
+
+@pytest.mark.slow
+def test_shim_runs_a_script_that_calls_gcloud(tmp_path: Path, home: Home) -> None:
+    package = tmp_path / "trainer"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "task.py").write_text("import sys; print('args', sys.argv[1:])\n")
+    (tmp_path / "data.csv").write_text("1,2\n")
+    put_on_path = stoker("gcloud-shim").out
+    script = f"""
+    set -e
+    {put_on_path}
+    cd {tmp_path}
+    gcloud config set project mine
+    PROJECT=$(gcloud config get-value project 2> /dev/null)
+    gsutil mb -l europe-west1 gs://$PROJECT-data
+    gsutil -m cp -r data.csv gs://$PROJECT-data/in/
+    gcloud storage ls gs://$PROJECT-data/in
+    gcloud ai-platform jobs submit training shim_1 --module-name trainer.task --package-path trainer \\
+        --region europe-west1 --stream-logs -- --epochs 3
+    gcloud container clusters list
+    """
+    ran = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120)
+    assert "gs://stoker-data/in/data.csv" in ran.stdout, ran.stderr
+    assert "args ['--epochs', '3']" in ran.stdout
+    assert ran.returncode == 2
+    assert "gcloud container clusters list has no meaning here" in ran.stderr
