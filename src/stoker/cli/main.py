@@ -36,6 +36,8 @@ NOUNS: dict[str, Noun] = {
     "versions": Noun("stoker.cli.versions", "versions of a registered model"),
     "predict": Noun("stoker.cli.predict", "predict with a registered model, here or by `stoker serve`"),
     "preview-search": Noun("stoker.cli.preview_search", "say what a search would do and cost; no server needed"),
+    "migrate": Noun("stoker.cli.migrate", "what a directory written for AI Platform or Determined comes to here"),
+    "gcloud-shim": Noun("stoker.cli.gcloud_shim", "a gcloud and a gsutil for scripts that call them"),
     "check": Noun("stoker.cli.check", "say what a package needs, and whether a runtime has it"),
     "runtimes": Noun("stoker.cli.runtimes", "the Pythons that jobs can run on"),
     "pools": Noun("stoker.cli.pools", "where jobs run, and how full it is"),
@@ -97,6 +99,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(words: list[str]) -> int:
     """Do what the words say. Raises StokerError."""
+    if words and words[0] in ("gcloud", "gsutil"):
+        from stoker.cli.gcloud_shim import call
+
+        return call(words)
     while words and words[0] in _GCLOUD_PREFIXES:
         words = words[1:]
     if not words or words[0] in ("--help", "-h", "help"):
