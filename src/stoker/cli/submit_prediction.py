@@ -103,6 +103,7 @@ def spec_values(arguments: Arguments, client: "Client", *, home: "Home") -> "Val
         {"url": _place(arguments.model_dir)} if arguments.model_dir else _registered(arguments, client)
     )
     runtime = arguments.runtime_version or model.pop("runtime_version", None)
+    _check_model(arguments, model, home=home)
     inputs = [_place(path) for path in arguments.input_paths]
     output = _place(arguments.output_path)
     prediction = {
@@ -127,6 +128,16 @@ def spec_values(arguments: Arguments, client: "Client", *, home: "Home") -> "Val
         "priority": arguments.priority,
         "labels": flags.merged(arguments.labels) or {},
     }
+
+
+def _check_model(arguments: Arguments, model: dict[str, Any], *, home: "Home") -> None:
+    """A model that is not there, damaged, or not trusted is found before anything is stored."""
+    from stoker.predict.fetching import local_folder
+    from stoker.predict.loading import ask_for_trust, describe
+
+    folder = local_folder(model["url"], home=home)
+    card = describe(folder, prediction_class=model.get("prediction_class"))
+    ask_for_trust(folder, card, trust_pickle=arguments.trust, home=home)
 
 
 def _registered(arguments: Arguments, client: "Client") -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import inspect
 import logging
 import os
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from stoker.predict.fetching import local_folder
 from stoker.schema.bundle import ModelCard
 
 TRUST_VARIABLE = "STOKER_TRUST_PICKLES"
+CODE = "code"  # of a model: Python packages that its own code or pickles import
 _DEFAULT = "serving_default"  # what AI Platform's clients name when they mean none
 
 logger = logging.getLogger(__name__)
@@ -37,7 +39,8 @@ def load(
     home = home or Home.find()
     folder = local_folder(model_dir, home=home)
     card = describe(folder, framework=framework, prediction_class=prediction_class)
-    _ask_for_trust(folder, card, trust_pickle=trust_pickle, home=home)
+    ask_for_trust(folder, card, trust_pickle=trust_pickle, home=home)
+    _find_its_code(folder)
     load_it = frameworks.loader(card.framework)
     takes_names = "signature_name" in inspect.signature(load_it).parameters
     if signature_name is None or (signature_name == _DEFAULT and not takes_names):
@@ -87,8 +90,19 @@ def _card_of_bare(folder: Path, *, framework: str | None, prediction_class: str 
     return ModelCard(name=folder.resolve().name or "model", framework=kind, created=created)
 
 
-def _ask_for_trust(folder: Path, card: ModelCard, *, trust_pickle: bool, home: Home) -> None:
+def _find_its_code(folder: Path) -> None:
+    """Make the packages that were registered with a model importable, without leaving anything beside them."""
+    code = str(folder.resolve() / CODE)
+    if os.path.isdir(code) and code not in sys.path:
+        sys.dont_write_bytecode = True
+        sys.path.insert(0, code)
+
+
+def ask_for_trust(folder: Path, card: ModelCard, *, trust_pickle: bool, home: Home) -> None:
+    """UsageError if loading this model runs code that nobody has said a yes to."""
     code = frameworks.code_in(folder, card.framework)
+    if (folder / CODE).is_dir():
+        code = (*code, f"{CODE}/")
     if "prediction_class" in card.metadata:
         code = (*code, str(card.metadata["prediction_class"]))
     if not code or is_our_own(folder, card, home=home):

@@ -18,15 +18,15 @@ from pathlib import Path
 from stoker.errors import ConfigError, ConflictError, NotFoundError, UsageError
 from stoker.home import Home
 from stoker.predict import bundle
-from stoker.predict.loading import describe
+from stoker.predict.loading import CODE, describe
 from stoker.schema.bundle import CARD, ModelCard, Origin
 from stoker.schema.registry import NewVersion, Reference, Version
+from stoker.server.registry_code import unpack_code
 from stoker.server.registry_sources import Source, source_of_job
 from stoker.server.store.base import Store
 from stoker.storage import Place, Storage
 
 MAX_FILES = 1000  # AI Platform's own limit
-PACKAGES = "packages"  # the folder of a version that holds its code, as archives
 
 
 @dataclass(slots=True)
@@ -155,8 +155,8 @@ def _described(storage: Storage, source: Source, new: NewVersion, draft: Path, *
         card = card.with_(name=model)
         if (files / CARD).exists():
             raise UsageError(f"{source.url}/{CARD} is no bundle's card. Is it XGBoost's? Save it as model.ubj.")
-    for uri in new.package_uris:
-        storage.copy(uri, f"{files}/{PACKAGES}/")
+    if new.package_uris:
+        unpack_code(storage, new.package_uris, draft, files / CODE)
     return card.with_(
         origin=_lineage(card.origin, source.origin),
         metadata={**card.metadata, **new.metadata},
