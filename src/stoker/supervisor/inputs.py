@@ -54,9 +54,8 @@ class Inputs:
     def _open_event_files(self, plan: Plan, metric: str) -> None:
         if plan.job_dir is None and "AIP_TENSORBOARD_LOG_DIR" not in plan.variables:
             return
-        if _has_reported(self._run_dir / SOURCE, metric) or any(
-            metric in e["values"] for e in _hypertuned(self._spool)
-        ):
+        hypertuned = (event.get("values", {}) for event in self._spool.recovered.reported)
+        if _has_reported(self._run_dir / SOURCE, metric) or any(metric in values for values in hypertuned):
             return
         from stoker.supervisor.eventfiles import EventFileTail, event_folder  # noqa: PLC0415 -- few runs need it
 
@@ -129,10 +128,6 @@ def _is_report(line: bytes, metric: str) -> bool:
         return metric in json.loads(line)["values"]
     except (ValueError, KeyError, TypeError):
         return False
-
-
-def _hypertuned(spool: Spool) -> list[dict[str, dict[str, float]]]:
-    return [event for event in spool.recovered.reported if "values" in event]
 
 
 def _echo(on_bytes: Callable[[str, str, bytes], None], replica: str, stream: str) -> Callable[[bytes], None]:
