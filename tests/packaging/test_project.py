@@ -253,3 +253,10 @@ def test_import_roots_of_directories_that_declare_none(
     tmp_path: Path, home: Home, files: dict[str, str], roots: tuple[str, ...]
 ) -> None:
     assert read(tmp_path / "p", home, files).import_roots == roots
+
+
+def test_determined_is_provided_and_not_installed(tmp_path: Path, home: Home) -> None:
+    (tmp_path / "requirements.txt").write_text("determined==0.26.4\nsix\n")
+    project = read_project(walk(source_of_directory(tmp_path)), home=home)
+    assert project.requirements == ("six",)
+    assert "determined==0.26.4 is not installed" in project.notes[0]

@@ -17,7 +17,8 @@ from stoker.home import Home, write_private
 from stoker.packaging.runtimes import Runtime, default_runtime
 from stoker.packaging.tree import Tree
 
-_FORMAT = 1  # of the kept findings; raised when their meaning changes
+_PROVIDED = frozenset({"determined", "determined-cli"})
+_FORMAT = 2  # of the kept findings; raised when their meaning changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +54,30 @@ def read_project(tree: Tree, *, home: Home, runtime: Runtime | None = None) -> P
     from stoker.packaging.project_files import read_files  # noqa: PLC0415  with its parsers 60 ms, once per package
 
     found = read_files(tree, home=home, runtime=runtime)
+    required, notes = _without_provided(found.requirements or ())
+    if found.builds:
+        notes.append(f"{found.builds} would have to be compiled; build a wheel and give it by --packages.")
     project = Project(
         name=found.name,
         version=found.version,
-        requirements=tuple(dict.fromkeys(found.requirements or ())),
+        requirements=required,
         python_requires=found.python_requires,
         import_roots=_import_roots(found.import_roots, tree.paths),
         archives=tuple(dict.fromkeys(map(str, found.archives))),
-        notes=(f"{found.builds} would have to be compiled; build a wheel and give it by --packages.",)
-        if found.builds
-        else (),
+        notes=tuple(notes),
     )
     _remember(memory, root, project, found.files)
     return project
+
+
+def _without_provided(lines: Iterable[str]) -> tuple[tuple[str, ...], list[str]]:
+    """Determined's library reports to a master that is gone; a job finds ours under its name."""
+    from stoker.packaging.requirements import name_of, normal_name  # noqa: PLC0415  as above
+
+    kept = {line: normal_name(name_of(line) or "") for line in lines}
+    provided = [line for line, name in kept.items() if name in _PROVIDED]
+    notes = [f"{line} is not installed: stoker provides `import determined` itself." for line in provided]
+    return tuple(line for line in kept if line not in provided), notes
 
 
 def _import_roots(declared: list[str] | None, shipped: Iterable[str]) -> tuple[str, ...]:
