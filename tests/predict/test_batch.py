@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import io
 import json
+import math
 import struct
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -43,7 +44,8 @@ class Fares:
             raise InstanceError("is null; expected a number", index=index, field="km")
         if instance["kind"] not in ("cab", "bus"):
             raise InstanceError(f"unknown category {instance['kind']!r}", index=index, field="kind")
-        return float(instance["km"] * 2 + (5 if instance["kind"] == "cab" else 0))
+        fare = instance["km"] * 2 + (5 if instance["kind"] == "cab" else 0)
+        return float(fare) if fare >= 0 else math.nan
 
 
 class TableFares(Fares):
@@ -197,6 +199,15 @@ class TestShards:
         with pytest.raises(UsageError, match="holds predictions of job 'job'"):
             made_plan(storage, job="other", data_format="text", inputs=[str(file)], output=f"{tmp_path}/out", ranks=1)
 
+    def test_an_output_inside_of_an_input_is_not_read(self, storage: Storage, tmp_path: Path) -> None:
+        written(tmp_path, "a.json", "\n".join(LINES).encode())
+        plan = plan_of(storage, tmp_path, "text", str(tmp_path / "in"), str(tmp_path))
+
+        predicted(storage, tmp_path, plan)
+
+        assert [Path(file.url).name for file in plan.files] == ["a.json"]
+        assert plan_of(storage, tmp_path, "text", str(tmp_path / "in"), str(tmp_path)) == plan
+
     def test_inputs_that_are_not_there_are_named(self, storage: Storage, tmp_path: Path) -> None:
         with pytest.raises(NotFoundError, match="nowhere"):
             plan_of(storage, tmp_path, "text", f"{tmp_path}/nowhere/*")
@@ -232,7 +243,7 @@ class TestRows:
 
     def test_tables_and_rows_write_the_same_lines(self, storage: Storage, tmp_path: Path) -> None:
         pytest.importorskip("pyarrow")
-        rows = ["km,kind", "1.5,cab", "1e3,bus", "0.1,cab", " 7 ,bus"]
+        rows = ["km,kind", "1.5,cab", "1e3,bus", "0.1,cab", "-1,bus"]  # below nothing: no fare at all
         written(tmp_path, "good.csv", "\n".join(rows).encode())
         written(tmp_path, "odd.csv", "\n".join([*rows, "x,cab", "1,ufo", "1", ",cab", "2,cab"]).encode())
 
@@ -242,7 +253,7 @@ class TestRows:
         by_tables = predicted(storage, tmp_path, plan, model)
 
         assert by_tables == by_rows
-        assert len(by_rows[0]) == 9
+        assert [each["fare"] for each in by_rows[0]] == [8.0, 2000.0, 5.2, "NaN"] * 2 + [9.0]
         assert [(each["line"], each.get("field")) for each in by_rows[1]] == [
             (6, "km"),
             (7, "kind"),
@@ -301,7 +312,7 @@ class TestOutput:
         output = Output(storage, f"{tmp_path}/out", plan)
 
         with contextlib.suppress(KeyboardInterrupt), output.shard(0) as writer:
-            writer.add_lines("1\n", 1)
+            writer.add_lines(b"1\n", 1)
             raise KeyboardInterrupt
 
         assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["_stoker"]

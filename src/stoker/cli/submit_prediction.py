@@ -159,7 +159,7 @@ def _workers(arguments: Arguments, inputs: list[str], output: str, client: "Clie
     from stoker.storage import Storage
 
     storage = Storage(home.root)
-    size = sum(file.size_bytes for file in listed(storage, inputs))
+    size = sum(file.size_bytes for file in listed(storage, inputs, output=output))
     kept = read_plan(storage, output)
     if kept is not None and kept.job != arguments.name:
         raise UsageError(f"{output} holds predictions of job {kept.job!r}. Choose another --output-path.")

@@ -12,7 +12,7 @@ from typing import BinaryIO, Literal
 
 from stoker.errors import NotFoundError, StokerError, UsageError
 from stoker.schema.model import Model
-from stoker.storage import Storage
+from stoker.storage import Place, Storage
 
 DataFormat = Literal["text", "csv", "tf-record", "tf-record-gzip", "parquet"]
 FOLDER = "_stoker"  # of the output: what stoker itself keeps there
@@ -60,7 +60,7 @@ def made_plan(
     storage: Storage, *, job: str, data_format: DataFormat, inputs: Sequence[str], output: str, ranks: int
 ) -> Plan:
     """The plan kept for this job, or a new one. UsageError if inputs changed, or the output is another job's."""
-    files = tuple(listed(storage, inputs))
+    files = tuple(listed(storage, inputs, output=output))
     kept = read_plan(storage, output)
     if kept is not None:
         if kept.job != job:
@@ -98,12 +98,16 @@ def awaited_plan(storage: Storage, *, job: str, output: str, should_stop: Callab
     return None
 
 
-def listed(storage: Storage, inputs: Sequence[str]) -> Iterator[InputFile]:
-    """The files that paths, folders and patterns name, in the order given, each once. NotFoundError if one has none."""
+def listed(storage: Storage, inputs: Sequence[str], *, output: str) -> Iterator[InputFile]:
+    """The files that paths, folders and patterns name, in the order given, each once. NotFoundError if one has none.
+
+    An output that lies inside of an input is none.
+    """
     seen = set()
+    own = f"{str(Place.parse(output)).rstrip('/')}/"
     for path in inputs:
         for item in sorted(storage.list(path, recursive=True), key=lambda item: item.url):
-            if not item.is_folder and item.url not in seen:
+            if not item.is_folder and item.url not in seen and not item.url.startswith(own):
                 seen.add(item.url)
                 yield InputFile(url=item.url, size_bytes=item.size_bytes or 0, updated=item.updated)
 

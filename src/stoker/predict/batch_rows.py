@@ -19,6 +19,7 @@ from stoker.predict.batch_writing import ShardWriter
 from stoker.predict.formats.csv import csv_instance, header_of
 from stoker.predict.formats.example import as_instance, parse_example
 from stoker.predict.formats.lines import json_value
+from stoker.predict.online.encoding import encode
 from stoker.schema.bundle import Signature
 from stoker.storage import Storage
 
@@ -85,7 +86,7 @@ class ShardPredictor:
             answer = self._predictor.predict_table(found.table)
         except InstanceError:
             return False
-        work.writer.add_lines(lines_of(answer, self._signature, key=self._key, keys=found.keys), answer.num_rows)
+        work.writer.add_lines(lines_of(answer, key=self._key, keys=found.keys), answer.num_rows)
         return True
 
     def _rows(self, block: Block, file: int) -> Iterator[Row]:
@@ -178,7 +179,7 @@ class _Work:
                 {self.key: key, "prediction": prediction}
                 for (_, key, _), prediction in zip(batch, predictions, strict=True)
             ]
-        self.writer.add_lines("".join(f"{json.dumps(each)}\n" for each in predictions), len(batch))
+        self.writer.add_lines(b"".join(encode(each) + b"\n" for each in predictions), len(batch))
 
     def _error(self, row: Row, field: str | None, reason: str) -> None:
         self.writer.add_error(

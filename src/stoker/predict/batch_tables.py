@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow
 import pyarrow.csv
 
+from stoker.predict.online.encoding import encode
 from stoker.schema.bundle import FieldSpec, Signature
 
 _TYPES: dict[str, Any] = {
@@ -78,26 +79,38 @@ def from_table(table: pyarrow.Table, signature: Signature, *, key: str | None) -
     return Keyed(pyarrow.table(arrays, names=table.column_names), keys)
 
 
-def lines_of(answer: pyarrow.Table, signature: Signature, *, key: str | None, keys: Sequence[Any] | None) -> str:
+def lines_of(answer: pyarrow.Table, *, key: str | None, keys: Sequence[Any] | None) -> bytes:
     """A JSON value a line: of one output without a name its bare value, else an object."""
     texts = [_texts(answer.column(name)) for name in answer.column_names]
-    if len(texts) == 1 and answer.column_names == [""]:
+    if answer.column_names == [""]:
         lines = texts[0]
     else:
-        form = "{" + ", ".join(f"{json.dumps(name)}: %s".replace("%%", "%") for name in answer.column_names) + "}"
+        form = "{" + ", ".join(f"{_escaped(name)}: %s" for name in answer.column_names) + "}"
         lines = [form % cells for cells in zip(*texts, strict=True)]
     if keys is not None:
-        form = "{" + json.dumps(key) + ': %s, "prediction": %s}'
+        form = "{" + _escaped(str(key)) + ': %s, "prediction": %s}'
         lines = [form % pair for pair in zip(map(json.dumps, keys), lines, strict=True)]
-    return "\n".join(lines) + "\n" if lines else ""
+    return "\n".join([*lines, ""]).encode()
+
+
+def _escaped(name: str) -> str:
+    return json.dumps(name).replace("%", "%%")
 
 
 def _texts(column: pyarrow.ChunkedArray) -> list[str]:
     """Each value as JSON. A list of plain values is written in one go: its separator is a line's end."""
     values = column.to_pylist()
-    if pyarrow.types.is_nested(column.type):
-        return [json.dumps(value) for value in values]
-    return json.dumps(values, separators=("\n", ":"))[1:-1].split("\n") if values else []
+    if not values:
+        return []
+    try:
+        if not pyarrow.types.is_nested(column.type):
+            return _AT_ONCE(values)[1:-1].split("\n")
+    except (ValueError, TypeError):
+        pass  # NaN and its kin have words of their own, value by value
+    return [encode(value).decode() for value in values]
+
+
+_AT_ONCE = json.JSONEncoder(allow_nan=False, separators=("\n", ":")).encode
 
 
 def _are_columns(inputs: Sequence[FieldSpec]) -> bool:

@@ -70,9 +70,9 @@ class ShardWriter:
         self._errors = _File(storage, f"{output.url}/{plan.name('errors_stats', number)}", plan.job)
         self.counts = Counts()
 
-    def add_lines(self, lines: str, count: int) -> None:
+    def add_lines(self, lines: bytes, count: int) -> None:
         """Predictions, JSON each, every line with its end."""
-        self._results.write(lines.encode())
+        self._results.write(lines)
         self.counts = self.counts.plus(Counts(predictions=count))
 
     def add_error(self, **what: Any) -> None:
