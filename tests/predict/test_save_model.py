@@ -102,3 +102,19 @@ def test_python_without_our_libraries_keeps_a_path(run_dir: Path, tmp_path: Path
         assert (Path(done.stdout.strip()) / "model.bst").read_bytes() == b"model"
 
     assert {event.framework for event in heard(run_dir)} == {""}
+
+
+def test_single_file_gets_the_name_it_is_known_by(tmp_path: Path) -> None:
+    import xgboost
+
+    from stoker.predict.exporters import export
+
+    booster = xgboost.train({"max_depth": 1}, xgboost.DMatrix([[0.0], [1.0]], [0.0, 1.0]), num_boost_round=1)
+    booster.save_model(tmp_path / "model.json")
+    (tmp_path / "taxi.joblib").write_bytes(b"x")
+
+    export(tmp_path / "model.json", tmp_path / "a", name="a")
+    export(tmp_path / "taxi.joblib", tmp_path / "b", name="b")
+
+    assert load(tmp_path / "a").predict([[1.0]]) == booster.predict(xgboost.DMatrix([[1.0]])).tolist()
+    assert [file.path for file in bundle.read_verified(tmp_path / "b").files] == ["model.joblib"]

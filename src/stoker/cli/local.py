@@ -160,8 +160,9 @@ def _chief_name(arguments: Arguments) -> str:
 
 
 def _say_what_was_reported(run_dir: Path) -> None:
-    """Where metrics and checkpoints are, if there are any."""
+    """Where metrics, checkpoints and models are, if there are any."""
+    kinds = (b'"type":"metric"', b'"type":"checkpoint"', b'"type":"model"')
     with (run_dir / "spool.jsonl").open("rb") as spool:
-        reported = any(b'"type":"metric"' in line or b'"type":"checkpoint"' in line for line in spool)
+        reported = any(kind in line for line in spool for kind in kinds)
     if reported:
         say(f"What your code reported is in {run_dir / 'spool.jsonl'}.")

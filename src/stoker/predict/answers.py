@@ -4,6 +4,8 @@ from typing import Any
 
 from stoker.predict.base import Prediction
 
+_PLAIN = "biufU"  # numpy's kinds whose values JSON has too
+
 
 def as_predictions(found: Any) -> list[Prediction]:
     """What a framework answered, one JSON-ready prediction for each instance."""
@@ -11,7 +13,10 @@ def as_predictions(found: Any) -> list[Prediction]:
         columns = {str(name): as_predictions(values) for name, values in found.items()}
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     if hasattr(found, "tolist"):
-        found = found.tolist()
+        plain: list[Prediction] = found.tolist()
+        if getattr(found.dtype, "kind", "") in _PLAIN:
+            return plain
+        found = plain
     return [as_json(item) for item in found]
 
 

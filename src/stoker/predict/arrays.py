@@ -40,6 +40,13 @@ def matrix(instances: Sequence[Instance], signature: Signature) -> Array:
     return np.array(rows, dtype=np.float64).reshape(len(instances), -1)
 
 
+def filled(rows: Array, block: int) -> Array:
+    """With copies of the first row up to a multiple of `block`: for models whose last bits depend on how many there are
+    (blame.BLOCK)."""
+    missing = -len(rows) % block
+    return np.concatenate([rows, np.repeat(rows[:1], missing, axis=0)]) if missing else rows
+
+
 def _fast_matrix(instances: Sequence[Instance], columns: int | None, inputs: Sequence[FieldSpec]) -> Array | None:
     """None when anything is odd. The types are looked at because numpy takes "1.5" and True for numbers."""
     if columns is None or any(spec.dtype == "integer" for spec in inputs):

@@ -38,14 +38,11 @@ def checked_table(table: pyarrow.Table, signature: Signature) -> pyarrow.Table:
     return pyarrow.table({name: _cast(column, specs[name]) for name, column in columns.items()})
 
 
-def matrix_of(table: pyarrow.Table, *, block: int = 1) -> Array:
-    """A checked table of numbers as rows of float64; what is missing is NaN. Copies of the first row fill it up to a
-    multiple of `block`, for models whose last bits depend on how many rows there are (blame.py)."""
+def matrix_of(table: pyarrow.Table) -> Array:
+    """A checked table of numbers as rows of float64; what is missing is NaN."""
     if not table.num_rows:
         return np.empty((0, table.num_columns))
-    rows = np.column_stack([column.to_numpy().astype(np.float64, copy=False) for column in table.columns])
-    missing = -len(rows) % block
-    return np.concatenate([rows, np.repeat(rows[:1], missing, axis=0)]) if missing else rows
+    return np.column_stack([column.to_numpy().astype(np.float64, copy=False) for column in table.columns])
 
 
 def answer_table(found: Any) -> pyarrow.Table:

@@ -28,17 +28,26 @@ def export(path: str | os.PathLike[str]) -> Exported:
 
 
 def _of_file(path: Path) -> dict[str, str]:
-    return {name: kind for name, kind in frameworks.found_in(path.parent).items() if name == path.name}
+    return frameworks.found_among([_name(path)])
+
+
+def _name(path: Path) -> str:
+    """The name a single file gets: taxi.joblib becomes model.joblib, by which it is known."""
+    named = f"model{path.suffix}"
+    return path.name if frameworks.found_among([path.name]) or not frameworks.found_among([named]) else named
 
 
 def _copier(source: Path) -> Callable[[Path], None]:
+    is_bundle = bundle.is_bundle(source)
     # What Python left beside the code is no part of the model; a bundle gets a new card.
-    ignored = shutil.ignore_patterns("__pycache__", *([CARD] if bundle.is_bundle(source) else []))
+    ignored = shutil.ignore_patterns("__pycache__", *([CARD] if is_bundle else []))
 
     def copy(draft: Path) -> None:
         if source.is_dir():
             shutil.copytree(source, draft, dirs_exist_ok=True, ignore=ignored)
         else:
-            shutil.copy2(source, draft / source.name)
+            shutil.copy2(source, draft / _name(source))
+        if (draft / CARD).is_file():  # XGBoost's own; the card needs the name
+            (draft / CARD).rename(draft / "model.bst")
 
     return copy

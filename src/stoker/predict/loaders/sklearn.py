@@ -10,7 +10,7 @@ import joblib
 
 from stoker.errors import ConfigError, StokerError, UsageError
 from stoker.predict.answers import as_predictions
-from stoker.predict.arrays import matrix, width
+from stoker.predict.arrays import filled, matrix, width
 from stoker.predict.base import Instance, Prediction, Predictor
 from stoker.predict.blame import BLOCK, predict_or_blame
 from stoker.predict.checking import checked
@@ -64,17 +64,17 @@ class EstimatorPredictor:
         self._frame = _frame() if getattr(model, "feature_names_in_", None) is not None else None
 
     def predict(self, instances: Sequence[Instance]) -> list[Prediction]:
-        return predict_or_blame(self._predict, instances, block=BLOCK if self._is_numeric else 1)
+        return predict_or_blame(self._predict, instances)
 
     def _predict(self, instances: Sequence[Instance]) -> list[Prediction]:
-        return as_predictions(self._call(self._input(instances))) if instances else []
+        return as_predictions(self._call(self._input(instances))[: len(instances)]) if instances else []
 
     def _input(self, instances: Sequence[Instance]) -> Any:
         signature = self.card.signature
         if not signature.inputs:
             return list(instances)
         if self._is_numeric:
-            rows: Any = matrix(instances, signature)
+            rows: Any = filled(matrix(instances, signature), BLOCK)
         else:
             rows = checked(instances, signature)
         if self._frame is not None:
@@ -89,7 +89,7 @@ class TablePredictor(EstimatorPredictor):
         from stoker.predict.tables import answer_table, checked_table, matrix_of  # noqa: PLC0415  pyarrow is an extra
 
         rows = checked_table(table, self.card.signature)
-        given = matrix_of(rows, block=BLOCK)
+        given = filled(matrix_of(rows), BLOCK)
         try:
             found = self._call(given if self._frame is None else self._frame(given, columns=self._names))
         except (ValueError, TypeError, LookupError) as error:

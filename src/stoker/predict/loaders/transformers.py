@@ -16,6 +16,8 @@ from stoker.schema.bundle import FieldSpec, ModelCard, Signature
 
 _BATCH = 32
 _LONGEST = 512  # for tokenizers that know no limit of their own
+# False said aloud: without it transformers asks on the terminal whether to run a model's code.
+_HERE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 _TEXT = Signature(inputs=(FieldSpec(name="text", dtype="string", shape=()),))
 
 
@@ -24,7 +26,7 @@ def load(folder: Path, card: ModelCard) -> Predictor:
     warn_of_other_versions(card)
     transformers.utils.logging.disable_progress_bar()
     try:
-        config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
+        config = transformers.AutoConfig.from_pretrained(folder, **_HERE)
         architectures = config.architectures or []
         if not any(name.endswith("ForSequenceClassification") for name in architectures):
             what = ", ".join(architectures) or "a model of no known kind"
@@ -32,8 +34,8 @@ def load(folder: Path, card: ModelCard) -> Predictor:
                 f"{folder} holds {what}; stoker predicts with classifiers of texts (…ForSequenceClassification)."
                 " For others, put a predictor.py beside it."
             )
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        model = transformers.AutoModelForSequenceClassification.from_pretrained(folder, local_files_only=True)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **_HERE)
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(folder, **_HERE)
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
         what = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         version = transformers.__version__
