@@ -114,3 +114,12 @@ def test_cloud_region_means_the_default_pool_with_a_note(region: str) -> None:
 def test_unknown_pool_is_not_found(name: str) -> None:
     with pytest.raises(NotFoundError, match="Pools: local, us-east1"):
         choose_pool(name, POOLS, default="local")
+
+
+def test_database_is_the_environments_then_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STOKER_DATABASE", raising=False)
+    assert load(tmp_path).database is None
+    assert load(tmp_path, 'database = "postgresql://ada@db/stoker"\n').database == "postgresql://ada@db/stoker"
+
+    monkeypatch.setenv("STOKER_DATABASE", "postgresql://ada@other/stoker")
+    assert load(tmp_path, 'database = "postgresql://ada@db/stoker"\n').database == "postgresql://ada@other/stoker"
