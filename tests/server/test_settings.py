@@ -86,7 +86,8 @@ def test_bad_file_is_refused(tmp_path: Path, text: str, words: str) -> None:
 def test_known_options_are_these(tmp_path: Path) -> None:
     from stoker.server.settings import Config, PoolConfig
 
-    assert set(Config.model_fields) == {"pools", "default_pool", "idle_exit_s", "max_package_bytes"}
+    options = {"pools", "default_pool", "idle_exit_s", "max_package_bytes", "database", "models"}
+    assert set(Config.model_fields) == options
     assert set(PoolConfig.model_fields) == {"engine", "cpus", "memory_gb", "gpus", "ignore_accelerators", "tiers"}
 
 
