@@ -55,7 +55,7 @@ def csv_instance(cells: Sequence[str], signature: Signature, columns: list[str] 
         raise InstanceError(f"has {len(cells)} columns; expected {len(names)}: {listed(names)}", index=index)
     specs = {spec.name: spec for spec in inputs}
     return {
-        name: cell_value(cell, specs.get(name, FieldSpec(name=name)), index=index)
+        name: cell_value(cell, specs.get(name) or FieldSpec(name=name), index=index)
         for name, cell in zip(names, cells, strict=True)
     }
 
