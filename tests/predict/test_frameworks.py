@@ -178,6 +178,7 @@ def test_keras_model_predicts_as_it_did_alive(rows: Array, classes: Array, expor
     predictor = load(export(model))
 
     np.testing.assert_allclose(predictor.predict(rows.tolist()), model.predict(rows, verbose=0), rtol=1e-5, atol=1e-6)
+    assert [predictor.predict([row])[0] for row in rows[:5].tolist()] == predictor.predict(rows[:5].tolist())
     assert predictor.card.metadata["backend"] == "torch"
     with pytest.raises(InstanceError, match="instance 1: has 4 values; expected 3"):
         predictor.predict([[1, 2, 3], [1, 2, 3, 4]])

@@ -12,12 +12,13 @@ from stoker.errors import ConfigError
 from stoker.predict.answers import as_predictions
 from stoker.predict.arrays import arrays
 from stoker.predict.base import Instance, Prediction, Predictor
-from stoker.predict.blame import predict_or_blame
+from stoker.predict.blame import BLOCK, predict_or_blame
 from stoker.predict.signatures import of_keras
 from stoker.predict.versions import warn_of_other_versions
 from stoker.schema.bundle import ModelCard
 
 _BACKENDS = ("tensorflow", "torch", "jax")
+_SMALL = 2_000_000  # parameters; as for torch
 
 
 def load(folder: Path, card: ModelCard) -> Predictor:
@@ -43,10 +44,11 @@ class KerasPredictor:
     def __init__(self, model: Any, card: ModelCard) -> None:
         self.card = card
         self.model = model
+        self._block = BLOCK if model.count_params() <= _SMALL else 1
         self._dtypes = [str(tensor.dtype) for tensor in getattr(model, "inputs", None) or ()]
 
     def predict(self, instances: Sequence[Instance]) -> list[Prediction]:
-        return predict_or_blame(self._predict, instances, about=(RuntimeError,))
+        return predict_or_blame(self._predict, instances, about=(RuntimeError,), block=self._block)
 
     def _predict(self, instances: Sequence[Instance]) -> list[Prediction]:
         if not instances:
