@@ -83,17 +83,12 @@ class Batcher:
         self._is_called = False  # a start is on its way
         self._delayed: asyncio.TimerHandle | None = None  # the same, when it waits for others to join
         self._quick_size = 0  # so many instances are known to take less than _QUICK_S
-        self._calls: queue.SimpleQueue[list[Part] | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[list[Part]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._when_idle: Callable[[], None] | None = None
 
     @property
     def depth(self) -> int:
         return len(self._waiting)
-
-    @property
-    def is_idle(self) -> bool:
-        return not self._waiting and not self._running
 
     def submit(self, instances: Sequence[Instance], done: Callable[[Outcome], None]) -> None:
         """Have them predicted; `done` is called in the event loop, once. BusyError when too many wait."""
@@ -120,18 +115,12 @@ class Batcher:
         """How long the call that runs has been running."""
         return now - self._running_since if self._running else 0.0
 
-    def close(self, when_idle: Callable[[], None] = lambda: None) -> None:
-        """Take no more, finish what is there, then let go of the model."""
-        self._when_idle = when_idle
-        self._rest()
-
     def _start(self) -> None:
         """The next batch, now."""
         self._is_called = False
         self._delayed = None
         parts, size = self._take()
         if not parts:
-            self._rest()
             return
         self._observe(size)
         self._running = parts
@@ -172,7 +161,8 @@ class Batcher:
         self._calls.put(parts)
 
     def _work(self) -> None:
-        while (parts := self._calls.get()) is not None:
+        while True:
+            parts = self._calls.get()
             outcomes, took_s = _timed(self._predictor, parts)
             self._loop.call_soon_threadsafe(self._finish, parts, outcomes, took_s)
 
@@ -191,7 +181,6 @@ class Batcher:
 
     def _go_on(self) -> None:
         if not self._waiting:
-            self._rest()
             return
         wait_s = 0.0
         if self._delay_s and not self._is_full():
@@ -204,13 +193,6 @@ class Batcher:
 
     def _is_full(self) -> bool:
         return sum(len(work.instances) - work.taken for work in self._waiting) >= self._max_batch
-
-    def _rest(self) -> None:
-        if self._when_idle is None or not self.is_idle:
-            return
-        self._calls.put(None)
-        when_idle, self._when_idle = self._when_idle, None
-        when_idle()
 
 
 def _timed(predictor: Predictor, parts: list[Part]) -> tuple[list[Outcome], float]:

@@ -1,7 +1,8 @@
-"""The process that listens: starts workers, restarts those that die, and leads all of them to a new version together.
+"""The process that listens: starts workers, restarts those that die, and replaces all of them for a new version.
 
 It imports no model's library and answers no request; the socket is its own, so a connection made while a worker is
-being replaced waits instead of failing.
+being replaced waits instead of failing. A new version is loaded by new workers beside the old ones: one that cannot be
+loaded, or takes the process down with it, harms nobody, and no code or memory of the old one is left when it goes.
 """
 
 import asyncio
@@ -24,6 +25,8 @@ logger = logging.getLogger("stoker.serve")
 Find = Callable[[], Located]
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_GENERATIONS = 4  # of workers that may have counters at a time: those that serve, and those that are leaving
+_LEAVE_S = 60.0
 _PATIENCE_S = 30.0  # the longest wait before a worker that dies again and again is started again
 
 
@@ -64,13 +67,15 @@ class Fleet:
         self._token = token
         self._watch_s = watch_s  # None: look for another version only on SIGUSR1
         self._workers: dict[int, _Worker] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._generation = 0
         self._refused: Located | None = None
 
     def run(self, when_ready: Callable[[Located], None]) -> None:
         """Serve until SIGTERM or SIGINT. Raises the StokerError that kept the first workers from serving."""
         with tempfile.TemporaryDirectory(prefix="stoker-serve-") as folder:
             self._meters = Path(folder) / "meters"
-            Meters.make(self._meters, slots=self._count)
+            Meters.make(self._meters, slots=self._count * _GENERATIONS)
             asyncio.run(self._run(when_ready))
 
     async def _run(self, when_ready: Callable[[Located], None]) -> None:
@@ -85,22 +90,22 @@ class Fleet:
         self._located = await asyncio.to_thread(self._find)
         keepers: list[asyncio.Task[None]] = []
         try:
-            first = [await self._start(slot) for slot in range(self._count)]
-            if await self._all_serve(first):
+            self._workers = {slot: await self._start(slot, self._located) for slot in range(self._count)}
+            if await self._all_serve():
                 when_ready(self._located)
                 keepers = [asyncio.create_task(self._keep(slot)) for slot in range(self._count)]
                 keepers.append(asyncio.create_task(self._watch()))
                 await self._stop.wait()
         finally:
-            for keeper in keepers:
+            for keeper in [*keepers, *self._leaving]:
                 keeper.cancel()
-            await asyncio.gather(*keepers, return_exceptions=True)
+            await asyncio.gather(*keepers, *self._leaving, return_exceptions=True)
             await asyncio.gather(*(worker.end(self._limits.timeout_s + 5) for worker in self._workers.values()))
 
-    async def _all_serve(self, workers: "list[_Worker]") -> bool:
+    async def _all_serve(self) -> bool:
         """False when told to stop meanwhile."""
         stopping = asyncio.create_task(self._stop.wait())
-        for worker in workers:
+        for worker in self._workers.values():
             hearing = asyncio.create_task(worker.hear())
             await asyncio.wait({hearing, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if stopping.done():
@@ -114,24 +119,19 @@ class Fleet:
         stopping.cancel()
         return True
 
-    async def _start(self, slot: int) -> "_Worker":
-        worker = await _Worker.start(
-            WorkerSettings(
-                located=self._located,
-                limits=self._limits,
-                trust_pickle=self._trust_pickle,
-                token=self._token,
-                listener=self._listener.fileno(),
-                reports=0,
-                meters=str(self._meters),
-                slot=slot,
-            ),
-            # A thread of the model's for each core but one: a small model that waits for threads which have no core
-            # is ten times as slow, and somebody must speak with the clients.
-            threads=max(1, (os.cpu_count() or 1) // self._count - 1),
+    async def _start(self, slot: int, located: Located) -> "_Worker":
+        settings = WorkerSettings(
+            located=located,
+            limits=self._limits,
+            trust_pickle=self._trust_pickle,
+            token=self._token,
+            listener=self._listener.fileno(),
+            meters=str(self._meters),
+            slot=self._generation % _GENERATIONS * self._count + slot,
         )
-        self._workers[slot] = worker
-        return worker
+        # A thread of the model's for each core but one: a small model that waits for threads which have no core is ten
+        # times as slow, and somebody must speak with the clients.
+        return await _Worker.start(settings, threads=max(1, (os.cpu_count() or 1) // self._count - 1))
 
     async def _keep(self, slot: int) -> None:
         """Whenever this slot's worker ends, another one takes its place."""
@@ -139,12 +139,17 @@ class Fleet:
         while True:
             worker = self._workers[slot]
             code = await worker.process.wait()
-            Meters.end(self._meters, slot)
+            if self._workers[slot] is not worker:
+                continue  # it left for a new version
+            worker.forget(self._meters)
             logger.error("worker %d (pid %d) ended: %s; starting another", slot, worker.process.pid, _in_words(code))
             await asyncio.sleep(wait_s)
             wait_s = min(_PATIENCE_S, max(1.0, wait_s * 2))
             async with self._changing:
-                report = await (await self._start(slot)).hear()
+                if self._workers[slot] is not worker:
+                    continue
+                self._workers[slot] = await self._start(slot, self._located)
+                report = await self._workers[slot].hear()
             if report.serving:
                 wait_s = 0.0
                 logger.error("worker %d serves again", slot)
@@ -174,29 +179,31 @@ class Fleet:
                     await self._move_to(found)
 
     async def _move_to(self, found: Located) -> None:
-        """All workers load it, then all switch; or none does, and what served goes on serving."""
-        workers = list(self._workers.values())
+        """New workers load it beside the old ones; when all serve, the old ones leave. Or else the new ones do."""
         name = f"version {found.version}" if found.version else found.folder
-        for worker in workers:
-            worker.tell(Order(load=found))
-        answers = await asyncio.gather(*(worker.hear() for worker in workers))
-        errors = [answer.error or "a worker ended" for answer in answers if answer.loaded != found.folder]
-        for worker in workers:
-            worker.tell(Order(drop=True) if errors else Order(switch=True))
+        self._generation += 1
+        new = {slot: await self._start(slot, found) for slot in range(self._count)}
+        answers = await asyncio.gather(*(worker.hear() for worker in new.values()))
+        errors = [answer.error or "a worker ended" for answer in answers if not answer.serving]
+        old, grace_s = self._workers, self._limits.timeout_s + _LEAVE_S
         if errors:
             self._refused = found
             logger.error("%s is not taken, the old one goes on: %s", name, errors[0])
-            return
-        self._located, self._refused = found, None
-        await asyncio.gather(*(worker.hear() for worker in workers))
-        logger.warning("now serving %s", name)
+            old = new
+        else:
+            self._located, self._refused, self._workers = found, None, new
+            logger.warning("now serving %s", name)
+        for worker in old.values():
+            worker.tell(Order(drain=True))
+            self._leaving.add(asyncio.create_task(worker.leave(grace_s, self._meters)))
 
 
 class _Worker:
     """One process, seen from here."""
 
-    def __init__(self, process: asyncio.subprocess.Process, reports: asyncio.StreamReader) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, reports: asyncio.StreamReader, slot: int) -> None:
         self.process = process
+        self._slot = slot  # of the meters
         self._reports = reports
 
     @classmethod
@@ -217,7 +224,7 @@ class _Worker:
         reports = asyncio.StreamReader()
         protocol = asyncio.StreamReaderProtocol(reports)
         await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, os.fdopen(reading, "rb", buffering=0))
-        worker = cls(process, reports)
+        worker = cls(process, reports, settings.slot)
         worker._write(settings.with_(reports=writing).model_dump_json())
         return worker
 
@@ -230,6 +237,20 @@ class _Worker:
 
     def tell(self, order: Order) -> None:
         self._write(order.model_dump_json())
+
+    async def leave(self, grace_s: float, meters: Path) -> None:
+        """It was told to; see that it does, and at once if we do."""
+        try:
+            await asyncio.wait_for(self.process.wait(), grace_s)
+        except TimeoutError:
+            await self.end(1.0)
+        except asyncio.CancelledError:
+            await self.end(grace_s)
+        self.forget(meters)
+
+    def forget(self, meters: Path) -> None:
+        """Its counts stay, but it is no longer there."""
+        Meters.end(meters, self._slot)
 
     async def end(self, grace_s: float) -> None:
         """SIGTERM, and SIGKILL for one that does not heed it."""

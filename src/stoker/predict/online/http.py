@@ -67,6 +67,7 @@ class Door:
         self.timeout_s = timeout_s
         self.connections: set[Connection] = set()
         self.is_closing = False
+        self.is_hurried = False
         self.date = formatdate(usegmt=True).encode()
         self.loop = asyncio.get_running_loop()
         self._server: asyncio.Server | None = None
@@ -80,11 +81,18 @@ class Door:
         for connection in [each for each in self.connections if each.deadline < now]:
             connection.expire()
 
-    async def close(self, *, grace_s: float) -> None:
-        """Take no more connections, let what is being answered be answered, then hang up."""
+    async def close(self, *, grace_s: float, idle_s: float = 0.0) -> None:
+        """Take no more connections, let what is being answered be answered, then hang up.
+
+        For `idle_s` those that are silent are left open, and are closed with their next answer: a client that sends
+        just then would see a failure.
+        """
         self.is_closing = True
         if self._server is not None:
             self._server.close()
+        deadline = monotonic() + idle_s
+        while self.connections and monotonic() < deadline and not self.is_hurried:
+            await asyncio.sleep(0.01)
         for connection in list(self.connections):
             connection.leave_if_idle()
         deadline = monotonic() + grace_s

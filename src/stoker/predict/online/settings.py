@@ -34,23 +34,20 @@ class WorkerSettings(Model):
     trust_pickle: bool = False
     token: str | None = None
     listener: int  # a file descriptor that listens already
-    reports: int  # a file descriptor to write Reports to
+    reports: int = -1  # a file descriptor to write Reports to
     meters: str  # the file of counters, shared by all workers
     slot: int  # this worker's place in it
 
 
 class Order(Model):
-    """What a worker is told while it serves: load a version beside the one that serves, then take it or drop it."""
+    """What a worker is told while it serves. `drain`: others serve now; finish, and leave when the clients have."""
 
-    load: Located | None = None
-    switch: bool = False
-    drop: bool = False
+    drain: bool = False
 
 
 class Report(Model):
-    """What a worker says: it serves, a version is loaded beside, or why it is not."""
+    """What a worker says: that it serves, or why it does not."""
 
-    loaded: str | None = None  # the folder
     serving: bool = False
     error: str | None = None
     exit_code: int = 1  # what the command should end with, if nothing serves

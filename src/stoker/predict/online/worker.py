@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("stoker.serve")
 
 _TICK_S = 0.1
+_DRAIN_S = 30.0
 # A call that outlasts its request's time by so much will not return, and nothing else can be predicted meanwhile.
 _STUCK_FACTOR, _STUCK_S = 2.0, 10.0
 STUCK = 70  # exit code
@@ -57,7 +58,7 @@ def main() -> int:
 
 def load(located: Located, *, trust_pickle: bool) -> "Predictor":
     """The model, or a StokerError in one line, whatever its code does."""
-    from stoker.predict.loading import load as load_model  # noqa: PLC0415  orders are read before it is there
+    from stoker.predict.loading import load as load_model  # noqa: PLC0415  what it cannot import is a report, too
 
     try:
         return load_model(located.folder, trust_pickle=trust_pickle, prediction_class=located.prediction_class)
@@ -86,7 +87,7 @@ class Reports:
 
 
 class Worker:
-    """The event loop's side: the model that is served, the one loaded beside it, and when to leave."""
+    """The event loop's side: who answers, what is looked at from time to time, and when to leave."""
 
     def __init__(self, settings: WorkerSettings, predictor: "Predictor", reports: Reports) -> None:
         self._settings = settings
@@ -95,8 +96,7 @@ class Worker:
         self._leave = asyncio.Event()
         self._meters = Meters(Path(settings.meters), settings.slot)
         self._app = App(self._served(settings.located, predictor), meters=self._meters, token=settings.token)
-        self._old: set[Batcher] = set()
-        self._beside: tuple[Located, Predictor] | None = None
+        self._idle_s = 0.0  # how long silent connections are left open when we leave
         self._door = Door(
             self._app.answer,
             refuse=self._app.refuse,
@@ -112,7 +112,7 @@ class Worker:
         await cls(settings, predictor, reports)._serve()
 
     async def _serve(self) -> None:
-        self._loop.add_signal_handler(signal.SIGTERM, self._leave.set)
+        self._loop.add_signal_handler(signal.SIGTERM, self._hurry)
         # What is loaded stays: the collector need not look through it again and again, which some request would pay.
         gc.collect()
         gc.freeze()
@@ -121,7 +121,7 @@ class Worker:
         threading.Thread(target=self._hear, name="orders", daemon=True).start()
         self._reports.send(Report(serving=True))
         await self._leave.wait()
-        await self._door.close(grace_s=self._settings.limits.timeout_s + 1)
+        await self._door.close(grace_s=self._settings.limits.timeout_s + 1, idle_s=self._idle_s)
         ticking.cancel()
 
     async def _tick(self) -> None:
@@ -130,44 +130,24 @@ class Worker:
             await asyncio.sleep(_TICK_S)
             now = time.monotonic()
             self._door.tick(now)
-            batchers = [self._app.served.batcher, *self._old]
-            for batcher in batchers:
-                batcher.tick(now)
-            self._meters.queue(sum(batcher.depth for batcher in batchers))
-            if self._app.served.batcher.stuck_s(now) > limits.timeout_s * _STUCK_FACTOR + _STUCK_S:
+            batcher = self._app.served.batcher
+            batcher.tick(now)
+            self._meters.queue(batcher.depth)
+            if batcher.stuck_s(now) > limits.timeout_s * _STUCK_FACTOR + _STUCK_S:
                 logger.error("a call of the model does not return; this worker gives way to a new one")
                 os._exit(STUCK)
 
+    def _hurry(self) -> None:
+        self._door.is_hurried = True
+        self._leave.set()
+
     def _hear(self) -> None:
-        """A thread: loading takes long, and orders wait for it."""
+        """A thread, since reading waits."""
         for line in sys.stdin.buffer:
-            order = Order.model_validate_json(line)
-            if order.load is not None:
-                self._load_beside(order.load)
-            elif order.switch:
-                self._loop.call_soon_threadsafe(self._switch)
-            elif order.drop:
-                self._beside = None
+            if Order.model_validate_json(line).drain:
+                self._idle_s = _DRAIN_S
+                break
         self._loop.call_soon_threadsafe(self._leave.set)
-
-    def _load_beside(self, located: Located) -> None:
-        try:
-            self._beside = located, load(located, trust_pickle=self._settings.trust_pickle)
-        except StokerError as error:
-            self._reports.send(Report(error=str(error), exit_code=error.exit_code))
-        else:
-            self._reports.send(Report(loaded=located.folder))
-
-    def _switch(self) -> None:
-        """New requests go to the new model; those that the old one has are answered by it."""
-        if self._beside is None:
-            return
-        (located, predictor), self._beside = self._beside, None
-        old = self._app.served.batcher
-        self._app.served = self._served(located, predictor)
-        self._old.add(old)
-        old.close(lambda: self._old.discard(old))
-        self._reports.send(Report(serving=True))
 
     def _served(self, located: Located, predictor: "Predictor") -> Served:
         batcher = Batcher(predictor, limits=self._settings.limits, observe=self._meters.batch)
