@@ -116,8 +116,9 @@ def create(arguments: Arguments) -> None:
     from stoker.client import connect
     from stoker.schema.registry import NewVersion, Reference
 
+    model = Reference.parse(arguments.model).model
     new = NewVersion.parse(_values(arguments), source="The command line")
-    made = connect().create_version(Reference.parse(arguments.model).model, new)
+    made = connect().create_version(model, new)
     say(f"Created version [{made.name}] of model [{made.model}].")
     print_json(made) if arguments.json else print_version(made)
 
@@ -138,7 +139,8 @@ def describe(arguments: Arguments) -> None:
     from stoker.client import connect
     from stoker.schema.registry import Reference
 
-    found = connect().version(Reference.parse(arguments.model, arguments.version))
+    which = Reference.parse(arguments.model, arguments.version)
+    found = connect().version(which)
     print_json(found) if arguments.json else print_version(found)
 
 
@@ -146,7 +148,8 @@ def set_default(arguments: Arguments) -> None:
     from stoker.client import connect
     from stoker.schema.registry import Reference
 
-    found = connect().set_default(Reference.parse(arguments.model, arguments.version))
+    which = Reference.parse(arguments.model, arguments.version)
+    found = connect().set_default(which)
     say(f"The default of model [{found.model}] is [{found.name}].")
     if arguments.json:
         print_json(found)
@@ -156,7 +159,8 @@ def set_alias(arguments: Arguments) -> None:
     from stoker.client import connect
     from stoker.schema.registry import Reference
 
-    found = connect().set_alias(Reference.parse(arguments.model, arguments.version), arguments.alias)
+    which = Reference.parse(arguments.model, arguments.version)
+    found = connect().set_alias(which, arguments.alias)
     say(f"{found.model}@{arguments.alias} is [{found.name}].")
     if arguments.json:
         print_json(found)
