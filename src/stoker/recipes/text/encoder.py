@@ -94,7 +94,7 @@ def _load(name: str, labels: Sequence[str]) -> tuple[Any, Any]:
             "It needs config.json, weights and a tokenizer's files" if here else "Give a folder, or a name on the hub"
         )
         raise NotFoundError(f"No encoder could be loaded from {name!r}: {reason} {where}.") from error
-    return tokenizer, model
+    return tokenizer, model.float()  # some are kept in bf16, which is too coarse to learn in
 
 
 def _with_labels(config: Any, labels: Sequence[str]) -> Any:

@@ -87,7 +87,9 @@ class GraphedGradients:
     def _hold(self, gradients: tuple[torch.Tensor | None, ...]) -> None:
         """One place for each gradient, the same for all graphs; none for a parameter that the loss does not use."""
         if self._gradients is None:
-            self._gradients = [None if gradient is None else torch.empty_like(gradient) for gradient in gradients]
+            pairs = zip(self._params, gradients, strict=True)
+            # Like the parameter, not the gradient: fused optimizers take it that both lie alike in memory.
+            self._gradients = [None if made is None else torch.empty_like(param) for param, made in pairs]
         for param, place in zip(self._params, self._gradients, strict=True):
             param.grad = place
 
