@@ -9,6 +9,7 @@ stoker.db            the store
 packages/            HASH.tar.gz, and archives as HASH/FILENAME
 environments/        one folder per content key
 runs/                JOB/TRIAL/ATTEMPT/, a run directory each
+models/              MODEL/VERSION/, a bundle each: what is registered
 zygotes/             Pythons that have imported what trials import, to fork them from
 """
 
