@@ -30,8 +30,3 @@ def run_tutorial(template: str, folder: Path) -> Path:
         assert re.fullmatch("".join(map(_pattern, expected)), done.out), f"$ {command}\n{done.out}"
         assert done.code == 0, f"$ {command}\n{done.out}"
     return folder
-
-
-def commands_shown(readme: Path) -> list[str]:
-    """What a README tells the user to type."""
-    return [command for command, _ in commands(readme, SHOWN)]

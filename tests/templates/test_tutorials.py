@@ -5,6 +5,7 @@ weight of the PyTorchTrial is 1.
 """
 
 import json
+import re
 from pathlib import Path
 
 import joblib
@@ -16,7 +17,8 @@ from stoker.home import Home
 from stoker.storage.access import Storage
 from stoker.templates import available, lay_down
 from tests.e2e.command import Result, run, stoker
-from tests.templates.pages import run_tutorial
+from tests.templates.pages import SHOWN, TUTORIAL, run_tutorial, tutorial
+from tests.test_docs import commands
 
 pytestmark = pytest.mark.slow
 
@@ -91,6 +93,24 @@ for folder in sys.argv[1:]:
 """
     answer = done(run([python, "-c", code, *(str(folder / "saved_model") for folder in folders)]))
     return [float(line) for line in answer.out.splitlines()]
+
+
+@pytest.mark.parametrize("template", [each.name for each in available() if tutorial(each.name).exists()])
+def test_a_readme_tells_what_the_tutorial_runs(template: str, tmp_path: Path) -> None:
+    """Its commands are run, then: all but those that serve until Ctrl-C, and the registry's, which sklearn's runs."""
+    ran = [_without_variables(command) for command, _ in commands(tutorial(template), TUTORIAL)]
+    name = next(command.split()[2] for command in ran if command.startswith("stoker init "))
+    project = lay_down(template, name=name, directory=tmp_path / name)
+    elsewhere = ("stoker serve ", "curl ", *(("stoker models ", "stoker versions ") if template != "sklearn" else ()))
+
+    shown = [_without_variables(command) for command, _ in commands(project / "README.md", SHOWN)]
+
+    assert shown
+    assert [command for command in shown if command not in ran and not command.startswith(elsewhere)] == []
+
+
+def _without_variables(command: str) -> str:
+    return re.sub(r" [A-Z_]+=\S+", "", command)
 
 
 def test_job_files_are_taken(home: Home, tmp_path: Path) -> None:

@@ -68,6 +68,8 @@ def _tags(model: Any) -> tuple[bool, bool]:
         first = first.steps[0][1]
     if hasattr(first, "transformers") or first is not model and not hasattr(first, "__sklearn_tags__"):
         return True, True  # each column goes its own way: the columns' own steps will say
+    if hasattr(first, "func") and getattr(first, "validate", None) is False:
+        return True, True  # a FunctionTransformer, which hands on whatever it is given
     try:
         tags = first.__sklearn_tags__().input_tags
         return bool(tags.string or tags.categorical), bool(tags.allow_nan)
