@@ -303,6 +303,21 @@ class TestRows:
         assert len(results) <= 40
 
 
+def test_a_stop_is_heard_between_two_batches(storage: Storage, tmp_path: Path) -> None:
+    written(tmp_path, "a.json", "\n".join(LINES).encode())
+    plan = plan_of(storage, tmp_path, "text")
+    model = Fares()
+    shards = ShardPredictor(storage, plan, model, batch_size=8, instance_key=None)
+    output = Output(storage, f"{tmp_path}/out", plan)
+
+    with contextlib.suppress(KeyboardInterrupt), output.shard(0) as writer:
+        assert not shards.predict(0, writer, should_stop=lambda: len(model.calls) == 2)
+        raise KeyboardInterrupt
+
+    assert model.calls == [8, 8]
+    assert output.done() == {}
+
+
 class TestOutput:
     """A shard is done whole, or not at all."""
 

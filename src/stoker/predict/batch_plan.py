@@ -16,7 +16,9 @@ from stoker.storage import Place, Storage
 
 DataFormat = Literal["text", "csv", "tf-record", "tf-record-gzip", "parquet"]
 FOLDER = "_stoker"  # of the output: what stoker itself keeps there
-_MIN_BYTES, _MAX_BYTES = 1 << 20, 64 << 20
+# What a kill may cost, against files to open: at least 16 shards a rank, as far as these allow.
+_SHARDS_PER_RANK = 16
+_MIN_BYTES, _MAX_BYTES = 256 << 10, 16 << 20
 _CHUNK = 1 << 20
 _POLL_S = 0.1
 
@@ -70,7 +72,7 @@ def made_plan(
                 f"The inputs changed since job {job!r} began: {_change(kept.files, files)}. Submit it anew."
             )
         return kept
-    target = min(max(sum(file.size_bytes for file in files) // (4 * ranks), _MIN_BYTES), _MAX_BYTES)
+    target = min(max(sum(file.size_bytes for file in files) // (_SHARDS_PER_RANK * ranks), _MIN_BYTES), _MAX_BYTES)
     shards = tuple(
         shard for number, file in enumerate(files) for shard in _cut(storage, number, file, data_format, target)
     )

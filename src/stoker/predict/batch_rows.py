@@ -56,12 +56,13 @@ class ShardPredictor:
         """Write all of a shard; False if told to stop before its end."""
         shard = self._plan.shards[number]
         url = self._plan.files[shard.file].url
-        work = _Work(self._predictor, writer, url, key=self._key, batch_size=self._batch_size)
+        work = _Work(self._predictor, writer, url, self._key, self._batch_size, should_stop)
         for block in read_blocks(self._storage, self._plan, shard):
             if should_stop():
                 return False
-            if not self._by_table(block, shard.file, work):
-                work.rows(self._rows(block, shard.file), self._convert(shard.file))
+            done = self._by_table(block, shard.file, work)
+            if not done and not work.rows(self._rows(block, shard.file), self._convert(shard.file)):
+                return False
         return True
 
     def _by_table(self, block: Block, file: int, work: "_Work") -> bool:
@@ -141,8 +142,10 @@ class _Work:
     url: str
     key: str | None
     batch_size: int
+    should_stop: Callable[[], bool]
 
-    def rows(self, rows: Iterator[Row], convert: Convert) -> None:
+    def rows(self, rows: Iterator[Row], convert: Convert) -> bool:
+        """False if told to stop before the end: a slow model takes longer for a block than a stop may."""
         batch: list[tuple[Row, Any, Instance]] = []
         for row in rows:
             if row.problem:
@@ -155,8 +158,11 @@ class _Work:
                 self._flush(batch)
                 self._error(row, error.field, error.reason)
             if len(batch) >= self.batch_size:
+                if self.should_stop():
+                    return False
                 self._flush(batch)
         self._flush(batch)
+        return True
 
     def _flush(self, batch: list[tuple[Row, Any, Instance]]) -> None:
         """Predict for all; the bad ones among them are left out, one by one. Empties the batch."""
