@@ -1,6 +1,5 @@
 """Torch programs that torch.export wrote (.pt2); names, kinds and shapes of the inputs are the program's own."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,6 @@ _SMALL = 2_000_000  # parameters
 
 def load(folder: Path, card: ModelCard) -> Predictor:
     warn_of_other_versions(card)
-    # Or MKL gives a row other last bits by where it lies in memory. Read at its first call, so not too late here.
-    os.environ.setdefault("MKL_CBWR", "AUTO")
     path = next(iter(sorted(folder.glob("*.pt2"))), None)
     if path is None:
         raise ConfigError(f"No .pt2 file in {folder}: export the model again with torch.export or save_model().")
