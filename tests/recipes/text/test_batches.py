@@ -8,8 +8,9 @@ import pytest
 import torch
 import transformers
 
+from stoker.pytorch.data import open_training
 from stoker.recipes.text import Cutting, tokenized
-from stoker.recipes.text.batches import IGNORED, LengthOrder, TokenRows, padding_multiple
+from stoker.recipes.text.batches import IGNORED, LengthOrder, TokenRows, loader, padding_multiple
 
 TEXTS = [" ".join(["kalo"] * n) for n in (3, 30, 1, 12, 7, 25, 2, 18)]
 
@@ -98,3 +99,25 @@ def test_a_short_batch_is_filled_with_rows_that_count_for_nothing(tokenizer: Any
     assert batch["count"] == 2
     assert batch["labels"].tolist() == [5, 6, IGNORED, IGNORED]
     assert batch["input_ids"].shape == (4, 20)
+
+
+def test_every_number_of_ranks_sees_the_same_texts_at_each_step_and_goes_on_from_anywhere(tokenizer: Any) -> None:
+    table = tokenized(TEXTS * 5, tokenizer, Cutting(20))
+    rows = TokenRows(table, np.zeros(40, np.int64), pad_id=0, max_length=20, device=torch.device("cpu"))
+
+    def stream(rank: int, size: int, **start: Any) -> Any:
+        order = LengthOrder(rows.lengths, batch_size=12, seed=1)
+        data = loader(rows, batch_size=12 // size, order=order)
+        return open_training(data, seed=0, rank=rank, size=size, device="cpu", **start)
+
+    def texts(*streams: Any, steps: int) -> list[list[int]]:
+        return [sorted(n for each in streams for n in next(each)["documents"].tolist()) for _ in range(steps)]
+
+    whole = texts(stream(0, 1), steps=9)  # two epochs of four steps, the last of four texts, and one more
+    parts = [stream(rank, 2) for rank in range(2)]
+    first = texts(*parts, steps=6)
+    state = parts[0].state_dict()
+
+    assert first == whole[:6]
+    assert texts(stream(0, 1, state=state), steps=3) == whole[6:]
+    assert texts(*(stream(rank, 2, state=state) for rank in range(2)), steps=3) == whole[6:]

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 Tensors = dict[str, torch.Tensor]
-_WARM_UPS = 2  # before a capture: the first compiles and tunes
+_WARM_UPS = 2  # before the first capture: the first of them compiles and tunes
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class GraphedGradients:
         side = self._side
         side.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(side):
-            for _ in range(_WARM_UPS):
+            for _ in range(1 if self._captured else _WARM_UPS):
                 _, gradients = self._backward(inputs)
             self._hold(gradients)
         torch.cuda.current_stream(device).wait_stream(side)
