@@ -2,12 +2,13 @@
 
 import json
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from stoker.engines import local
+from stoker.engines import local, nursery
 from stoker.engines.base import Engine, Liveness
 from stoker.engines.local import LocalEngine, local_capacity
 from stoker.home import Home
@@ -151,6 +152,86 @@ class TestLocalEngine(EngineContract):
 
         assert not [name for name in variables if name.startswith((b"STOKER_RUN_DIR", b"STOKER_REPLICA"))]
         local.cancel(handle)
+
+
+@pytest.mark.slow
+class TestNursery(TestLocalEngine):
+    """The same, with supervisors that are forked."""
+
+    @pytest.fixture
+    def another(self, home: Home) -> Callable[[], Engine]:
+        return lambda: forking(home)
+
+    @pytest.fixture
+    def local(self, home: Home, server: FakeServer) -> LocalEngine:
+        return forking(home)
+
+    @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+    def test_killed_or_stuck_nursery_harms_no_run(
+        self,
+        local: LocalEngine,
+        launch: Callable[..., Launch],
+        home: Home,
+        server: FakeServer,
+        number: int,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(nursery, "_ANSWER_S", 0.1)
+        lasting, next_one = launch(SLEEP), launch("print('hello')")
+        local._nursery.end()
+        begin_nursery(local)
+        handle = local.submit(lasting)
+        self.wait_started(home, lasting)
+
+        os.kill(local._nursery._pid, number)
+        self.wait_gone(local, local.submit(next_one))
+
+        assert local.poll([handle])[handle] is Liveness.ALIVE
+        assert server.lines(next_one.run, "chief-0") == ["hello"]
+        local.cancel(handle)
+
+    def test_nursery_goes_with_its_engine_and_runs_stay(
+        self, local: LocalEngine, launch: Callable[..., Launch], home: Home
+    ) -> None:
+        run = launch(SLEEP)
+        handle = local.submit(run)
+        self.wait_started(home, run)
+        pid = local._nursery._pid
+
+        local._nursery._socket.close()  # as when the server is killed
+
+        wait_until(lambda: os.waitpid(pid, os.WNOHANG)[0], what="the nursery to leave")
+        later = LocalEngine(home)
+        assert later.find(run) == handle
+        assert later.poll([handle])[handle] is Liveness.ALIVE
+        later.cancel(handle)
+        local._nursery._socket = None
+
+    def test_forked_supervisor_has_the_environment_of_its_own_submission(
+        self, local: LocalEngine, launch: Callable[..., Launch], home: Home, server: FakeServer, tmp_path: Path
+    ) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("OF_THIS_RUN", "yes")
+            patch.chdir(tmp_path)
+            run = launch("import os; print(os.environ['OF_THIS_RUN'], os.environ['STOKER_HOME'])")
+            self.wait_gone(local, local.submit(run))
+        other = launch("import os; print(os.environ.get('OF_THIS_RUN'))")
+        self.wait_gone(local, local.submit(other))
+
+        assert server.lines(run.run, "chief-0") == [f"yes {home.root}"]
+        assert server.lines(other.run, "chief-0") == ["None"]
+
+
+def forking(home: Home) -> LocalEngine:
+    engine = LocalEngine(home)
+    begin_nursery(engine)
+    return engine
+
+
+def begin_nursery(engine: LocalEngine) -> None:
+    variables = {**os.environ, "STOKER_HOME": os.environ["STOKER_HOME"]}
+    engine._nursery.start({name: text for name, text in variables.items() if name != "STOKER_RUN_DIR"})
+    wait_until(engine._nursery._has_begun, what="the nursery to be ready")
 
 
 # --- what this machine has

@@ -1,5 +1,6 @@
 """Trials forked from a zygote: the same as fresh interpreters in all but the time they take."""
 
+import itertools
 import json
 import os
 import signal
@@ -10,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from stoker.home import Home
 from stoker.processes import ProcessId
+from stoker.schema.launch import Launch
 from stoker.supervisor import warm
-from tests.processes import processes_with_environment, wait_until
+from tests.processes import kill_all_with_environment, processes_with_environment, wait_until
 from tests.supervisor.conftest import Lab, Supervised
 
 pytestmark = pytest.mark.slow
@@ -43,22 +46,48 @@ SELF = """
 """
 
 
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    """One for all: its environment is made once, and zygotes are shared."""
+    root = tmp_path_factory.mktemp("warm") / "home"
+    yield Home(root).make()
+    kill_all_with_environment("STOKER_RUN_DIR", str(root), prefix=True)
+
+
 @pytest.fixture(autouse=True)
-def ending(lab: Lab) -> Iterator[None]:
+def at_home(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STOKER_HOME", str(home.root))
+    for name in ("STOKER_SERVER", "STOKER_TOKEN", "STOKER_RUN_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def ending(home: Home, request: pytest.FixtureRequest) -> Iterator[None]:
     yield
-    end_zygotes(lab)
+    if request.node.originalname != "test_warm_process_ends_as_a_fresh_one_ends":  # they may share theirs
+        end_zygotes(home)
 
 
-def zygotes(lab: Lab) -> list[int]:
-    """Those that are no trial's processes."""
+_runs = itertools.count(1)
+
+
+def launch(lab: Lab, code: str, **fields: Any) -> Launch:
+    """A run of its own."""
+    attempt = next(_runs)
+    return lab.launch(
+        code, **{"in_search": True, "warm": True, **fields, "attempt": attempt, "run": f"taxi.1.{attempt}"}
+    )
+
+
+def zygotes(home: Home) -> list[int]:
     found = processes_with_environment("STOKER_ROOM", " " * 4096)
-    here = [pid for pid in found if os.readlink(f"/proc/{pid}/cwd") == str(lab.home.zygotes)]
-    return here
+    return [pid for pid in found if os.readlink(f"/proc/{pid}/cwd") == str(home.zygotes)]
 
 
-def end_zygotes(lab: Lab) -> None:
-    for pid in zygotes(lab):
+def end_zygotes(home: Home) -> None:
+    for pid in zygotes(home):
         os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not zygotes(home), what="zygotes to be gone")
 
 
 def started_cold(run: Supervised) -> bool:
@@ -67,18 +96,16 @@ def started_cold(run: Supervised) -> bool:
 
 def run_both(lab: Lab, code: str, **fields: Any) -> tuple[Supervised, Supervised]:
     """Cold, then warm, each in a run directory of its own."""
-    found = []
-    for attempt in (1, 2):
-        fields |= {"attempt": attempt, "run": f"taxi.1.{attempt}", "in_search": True, "warm": attempt == 2}
-        found.append(lab.start(lab.launch(code, **fields)))
-        found[-1].wait()
-    assert not started_cold(found[1]), found[1].log
-    return found[0], found[1]
+    cold = lab.start(launch(lab, code, warm=False, **fields))
+    cold.wait()
+    hot = lab.start(launch(lab, code, **fields))
+    hot.wait()
+    return cold, hot
 
 
 def output(run: Supervised, stream: str) -> str:
     text = (run.run_dir / "logs" / f"chief-0.{stream}").read_text()
-    return text.replace(str(run.run_dir), "RUN_DIR")
+    return text.replace(str(run.run_dir), "RUN_DIR").replace(f"taxi.1.{run.launch.attempt}", "RUN")
 
 
 @pytest.mark.parametrize(
@@ -98,6 +125,7 @@ def test_warm_process_finds_what_a_fresh_one_finds(
 
     cold, hot = run_both(lab, SELF, **fields)
 
+    assert not started_cold(hot), hot.log
     expected, found = json.loads(output(cold, "stdout")), json.loads(output(hot, "stdout"))
     assert found == expected
     assert output(hot, "stderr") != output(cold, "stderr"), "random numbers are drawn anew"
@@ -108,6 +136,7 @@ def test_shell_command_that_is_plainly_python_is_warm(lab: Lab) -> None:
 
     cold, hot = run_both(lab, code, module=None, command=("sh", "-c", "python3 task.py --lr=0.1 x"))
 
+    assert not started_cold(hot), hot.log
     assert output(hot, "stdout") == output(cold, "stdout")
     assert lab.server.exit_of(hot.run)["code"] == lab.server.exit_of(cold.run)["code"] == 5
 
@@ -151,13 +180,10 @@ ENDS = {
 )
 def test_warm_process_ends_as_a_fresh_one_ends(lab: Lab, how: str, kind: str) -> None:
     fields = {"module": None, "command": ("python", "task.py")} if kind == "script" else {}
-    cold = lab.start(lab.launch(ENDS[how], in_search=True, **fields))
-    cold.wait()
 
-    # One that has a syntax error is started cold: what it imports cannot be found out.
-    hot = lab.start(lab.launch(ENDS[how], in_search=True, warm=True, attempt=2, run="taxi.1.2", **fields))
-    hot.wait()
+    cold, hot = run_both(lab, ENDS[how], **fields)
 
+    assert started_cold(hot) == (how == "cannot be read"), "what it imports cannot be found out"
     ends = [lab.server.exit_of(run.run) for run in (cold, hot)]
     for end in ends:
         del end["time"], end["seq"]
@@ -175,19 +201,17 @@ def test_trials_do_not_see_each_other(lab: Lab) -> None:
         decimal.mark = os.environ["MARK"] = "seen"
         os.chdir("/")
     """
-    runs = [
-        lab.start(lab.launch(code, warm=True, in_search=True, attempt=attempt, run=f"taxi.1.{attempt}"))
-        for attempt in (1, 2, 3)
-    ]
+    runs = [lab.start(launch(lab, code)) for _ in range(3)]
     for run in runs:
         run.wait()
-    cold = lab.run(code, attempt=4, run="taxi.1.4", in_search=True)
+    cold = lab.start(launch(lab, code, warm=False))
+    cold.wait()
 
     assert not any(started_cold(run) for run in runs)
     assert {output(run, "stdout") for run in runs} == {output(cold, "stdout")}
     numbers = [number for run in runs for number in output(run, "stderr").split()]
     assert len(set(numbers)) == 12, "nothing is drawn twice"
-    assert len(zygotes(lab)) == 1
+    assert len(zygotes(lab.home)) == 1
 
 
 def a_library(lab: Lab, code: str) -> dict[str, Any]:
@@ -195,7 +219,7 @@ def a_library(lab: Lab, code: str) -> dict[str, Any]:
     folder = lab.source.parent / "installed"
     folder.mkdir()
     (folder / "library.py").write_text(textwrap.dedent(code))
-    return {"warm": True, "in_search": True, "environment": {"variables": {"PYTHONPATH": str(folder)}}}
+    return {"environment": {"variables": {"PYTHONPATH": str(folder)}}}
 
 
 @pytest.mark.parametrize(
@@ -214,23 +238,23 @@ def test_library_that_cannot_be_forked_is_imported_by_a_fresh_interpreter(lab: L
         "try:\n    import library\nexcept RuntimeError:\n    pass\nprint('hello', flush=True)\nimport os; os._exit(0)"
     )
 
-    runs = [lab.start(lab.launch(program, attempt=n, run=f"taxi.1.{n}", **fields)) for n in (1, 2)]
+    runs = [lab.start(launch(lab, program, **fields)) for _ in range(2)]
 
     ends = [run.wait() for run in runs]
     assert [end["phase"] for end in ends] == ["user code"] * 2
     assert all(run.log.count("is started cold") == 1 and why in run.log for run in runs), runs[0].log
     if "_exit" not in code:
         assert [run.lines() for run in runs] == [["hello"]] * 2
-    assert zygotes(lab) == []
+    assert zygotes(lab.home) == []
     Path("/tmp/stoker-test-kept").unlink(missing_ok=True)
 
 
 def test_what_imports_say_is_said_in_each_trial(lab: Lab) -> None:
     fields = a_library(lab, "import sys, warnings\nprint('hello')\nwarnings.warn('old', stacklevel=1)")
 
-    run = lab.run("import library\nprint('mine')", **fields)
-    again = lab.run("import library\nprint('mine')", **{**fields, "attempt": 2, "run": "taxi.1.2"})
+    run, again = [lab.start(launch(lab, "import library\nprint('mine')", **fields)) for _ in range(2)]
 
+    assert run.wait()["code"] == again.wait()["code"] == 0
     assert run.lines() == again.lines() == ["hello", "mine"]
     assert "UserWarning: old" in output(run, "stderr")
     assert output(run, "stderr") == output(again, "stderr")
@@ -249,13 +273,13 @@ def test_program_that_a_zygote_would_run_otherwise_is_started_cold(
     lab: Lab, files: dict[str, str], command: tuple[str, ...] | None, why: str
 ) -> None:
     code = "try:\n    import statistics\nexcept ImportError:\n    pass\nimport decimal\nprint(hasattr(decimal, 'mark'))"
-    launch = lab.launch(code, warm=True, in_search=True)
+    wanted = launch(lab, code)
     for name, text in files.items():
         (lab.source / name).write_text(text)
     if command is not None:
-        launch = launch.model_copy(update={"module": None, "command": command})
+        wanted = wanted.model_copy(update={"module": None, "command": command})
 
-    run = lab.start(launch)
+    run = lab.start(wanted)
 
     assert run.wait()["code"] == 0
     assert why in run.log
@@ -275,10 +299,12 @@ SLEEP = """
 
 
 def begin(lab: Lab, code: str = SLEEP, **fields: Any) -> tuple[Supervised, ProcessId]:
-    run = lab.start(lab.launch(code, warm=True, in_search=True, **fields))
+    run = lab.start(launch(lab, code, **fields))
     run.wait_for_file("begun")
     assert not started_cold(run), run.log
-    noted = json.loads((run.run_dir / "processes.json").read_text())["replicas"]["chief-0"]
+    file = run.run_dir / "processes.json"
+    wait_until(lambda: "chief-0" in file.read_text(), what="its process to be noted")
+    noted = json.loads(file.read_text())["replicas"]["chief-0"]
     return run, ProcessId(noted["pid"], noted["start"])
 
 
@@ -302,9 +328,9 @@ def test_killed_child_is_user_code_that_was_killed(lab: Lab) -> None:
 
 
 def test_killed_zygote_takes_its_trials_along_and_they_count_as_lost(lab: Lab) -> None:
-    runs = [begin(lab, attempt=n, run=f"taxi.1.{n}") for n in (1, 2)]
+    runs = [begin(lab) for _ in range(2)]
 
-    end_zygotes(lab)
+    end_zygotes(lab.home)
 
     for run, child in runs:
         assert run.process.wait(60) != 0
@@ -312,7 +338,7 @@ def test_killed_zygote_takes_its_trials_along_and_they_count_as_lost(lab: Lab) -
         assert "zygote" in run.log
         assert run.lines() == ["begun"], "what it said is not lost"
         assert not lab.server.has_ended(run.run)
-    again, _ = begin(lab, attempt=3, run="taxi.1.3")
+    again, _ = begin(lab)
     lab.server.order_stop("cancel")
     again.wait()
 
@@ -323,7 +349,7 @@ def test_child_ends_with_its_supervisor(lab: Lab) -> None:
     run.kill()
 
     wait_until(lambda: not child.is_alive(), what="the child to end")
-    assert len(zygotes(lab)) == 1
+    assert len(zygotes(lab.home)) == 1
 
 
 def test_processes_of_a_warm_run_are_found_by_its_directory(lab: Lab) -> None:
@@ -335,11 +361,12 @@ def test_processes_of_a_warm_run_are_found_by_its_directory(lab: Lab) -> None:
     run.wait()
 
 
-def test_idle_zygote_goes_away(lab: Lab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_idle_zygote_goes_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(warm, "_IDLE_S", 0.05)
     python = Path(os.path.realpath("/proc/self/exe"))
     (tmp_path / "task.py").write_text("print('hello')")
-    here = warm.Zygotes(lab.home.zygotes, package=None, go_on=lambda: True)
+    home = Home(tmp_path)
+    here = warm.Zygotes(home.zygotes, package=None, go_on=lambda: True)
 
     child = here.start(
         [str(python), "-m", "task"],
@@ -355,5 +382,5 @@ def test_idle_zygote_goes_away(lab: Lab, monkeypatch: pytest.MonkeyPatch, tmp_pa
     wait_until(lambda: child.poll() == 0, what="the child to end")
     child.close()
     assert (tmp_path / "stdout").read_text() == "hello\n"
-    wait_until(lambda: not zygotes(lab), what="the zygote to leave")
-    assert [file.suffix for file in lab.home.zygotes.iterdir()] == [".lock"]
+    wait_until(lambda: not zygotes(home), what="the zygote to leave")
+    assert [file.suffix for file in home.zygotes.iterdir()] == [".lock"]

@@ -64,13 +64,17 @@ def _serve(asked: socket.socket, title: Title) -> int:
             request = asked.recv(MAX_MESSAGE_BYTES)
             if not request:
                 return 0
+            heard, said = os.pipe()
             pid = os.fork()
             if pid == 0:
                 signal.set_wakeup_fd(-1)
-                for descriptor in (wake_read, wake_write):
+                for descriptor in (wake_read, wake_write, heard):
                     os.close(descriptor)
                 asked.close()
-                _become(json.loads(request), title)
+                _become(json.loads(request), title, said)
+            os.close(said)
+            os.read(heard, 1)  # only when it can be found by its command line is it known to anyone
+            os.close(heard)
             asked.send(json.dumps({"pid": pid, "start": start_time(pid)}).encode())
 
 
@@ -82,12 +86,13 @@ def _reap() -> None:
         pass
 
 
-def _become(request: Mapping[str, Any], title: Title) -> NoReturn:
-    """In the child: what `posix_spawn` would have given it."""
+def _become(request: Mapping[str, Any], title: Title, said: int) -> NoReturn:
+    """In the child: what `posix_spawn` would have given it. Closes `said` once it has its own command line."""
     code = 1
     try:
         os.setsid()
         title.set_words(request["words"])
+        os.close(said)
         for number in (signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)

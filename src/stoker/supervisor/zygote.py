@@ -13,10 +13,11 @@ takes its children with it. Whether it can be forked safely it finds out by itse
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-import errno
 import gc
 import importlib
+import io
 import json
 import os
 import runpy
@@ -26,6 +27,7 @@ import socket
 import stat
 import sys
 import types
+import weakref
 from typing import Any
 
 ROOM = "STOKER_ROOM"  # a variable and a word full of blanks, to be overwritten: see `Title`
@@ -93,10 +95,8 @@ def preload(imports: list[list[Any]]) -> None:
             module = importlib.import_module(name)
             for part in wanted:
                 if part != "*" and not hasattr(module, part):
-                    try:
+                    with contextlib.suppress(ModuleNotFoundError):
                         importlib.import_module(name + "." + part)
-                    except ModuleNotFoundError:
-                        pass
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] != name.partition(".")[0]:
                 raise Unsafe(f"importing {name} failed: {error!r}") from error
@@ -194,7 +194,7 @@ class Zygote:
         """Who has just connected all the same finds nobody there, and starts another."""
         for kind in (".sock", ".stdout", ".stderr"):
             os.unlink(self._files + kind)
-        os._exit(0)
+        raise SystemExit
 
     def _reap(self, poller: Any) -> None:
         try:
@@ -243,10 +243,8 @@ class Zygote:
         return None
 
     def _answer(self, descriptor: int, message: dict[str, Any]) -> None:
-        try:
+        with contextlib.suppress(OSError):  # its supervisor may be gone
             self._connections[descriptor].send(json.dumps(message).encode())
-        except OSError:
-            pass  # its supervisor is gone
 
     def _drop(self, descriptor: int, poller: Any) -> None:
         poller.unregister(descriptor)
@@ -280,10 +278,8 @@ class Zygote:
 
 def _kill_group(pid: int) -> None:
     for kill in (os.kill, os.killpg):  # it may not have its own group yet
-        try:
+        with contextlib.suppress(OSError):
             kill(pid, signal.SIGKILL)
-        except OSError:
-            pass
 
 
 def _set_environment(environment: dict[str, str]) -> None:
@@ -320,14 +316,15 @@ def reseed() -> None:
 def begin(request: dict[str, Any], base: list[str]) -> None:
     """What an interpreter has when it comes to the user's first line."""
     reseed()
+    for final in list(getattr(weakref.finalize, "_registry", ())):
+        final.atexit = False  # temporary folders and the like: its libraries', and not ours to end
     target = request["target"]
     main = types.ModuleType("__main__")
     sys.modules["__main__"] = main
     main.__dict__["__annotations__"] = {}
     main.__dict__["__builtins__"] = sys.modules["builtins"]
-    words = request["words"]
     if hasattr(sys, "orig_argv"):
-        sys.orig_argv = list(words)
+        sys.orig_argv = list(request["words"])
     is_module = request["kind"] == "module"
     sys.argv = ["-m" if is_module else target] + request["arguments"]
     here = os.getcwd() if is_module else os.path.dirname(os.path.realpath(target))
@@ -365,14 +362,69 @@ def report(error: BaseException) -> int:
     return 1
 
 
+def exit_code(error: SystemExit) -> int:
+    if error.code is None or isinstance(error.code, int):
+        return (error.code or 0) & 0xFF
+    sys.stdout.flush()
+    print(error.code, file=sys.stderr)  # noqa: T201 -- as the interpreter does
+    return 1
+
+
+def leave(code: int, loaded: set[str]) -> None:
+    """End as the interpreter does: threads, exit functions, the user's objects, buffers.
+
+    But for what was there before the fork, which is not taken apart: with torch loaded, that and the destructors of
+    its libraries take ten times as long as all else.
+    """
+    for module, name in (("threading", "_shutdown"), ("atexit", "_run_exitfuncs")):
+        try:
+            getattr(importlib.import_module(module), name)()
+        except BaseException as error:  # noqa: BLE001 -- nothing keeps an interpreter from ending
+            sys.excepthook(type(error), error, error.__traceback__)
+    _flush_files()  # while all of them are open: a collection closes them in any order
+    _end_modules(loaded)
+    _flush_files()
+    code = _flush_streams(code)
+    ctypes.CDLL(None).fflush(None)
+    os._exit(code)
+
+
+def _end_modules(loaded: set[str]) -> None:
+    """Those that user code has loaded: by letting go of them, and emptying those that others still hold."""
+    names = [name for name in sys.modules if name not in loaded]
+    held = [weakref.ref(sys.modules.pop(name)) for name in names if isinstance(sys.modules[name], types.ModuleType)]
+    sys.last_value = sys.last_traceback = None
+    gc.collect()
+    for reference in reversed(held):
+        module = reference()
+        for name in list(vars(module)) if module is not None else ():
+            if name != "__builtins__":
+                vars(module)[name] = None
+    gc.collect()
+
+
+def _flush_files() -> None:
+    for kept in gc.get_objects():
+        if isinstance(kept, io.IOBase) and not kept.closed:
+            with contextlib.suppress(OSError, ValueError):  # as with any file that nobody closes
+                kept.flush()
+
+
+def _flush_streams(code: int) -> int:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None and not stream.closed:
+                stream.flush()
+        except (OSError, ValueError):
+            code = 120  # the interpreter's own
+    return code
+
+
 def _listen(folder: int, key: str) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     partial = f"/proc/self/fd/{folder}/{key}.new"  # short enough, however long the folder's name is
-    try:
+    with contextlib.suppress(FileNotFoundError):
         os.unlink(partial)
-    except OSError as error:
-        if error.errno != errno.ENOENT:
-            raise
     listener.bind(partial)
     os.chmod(partial, 0o600)
     listener.listen(128)
@@ -421,7 +473,10 @@ if __name__ == "__main__":
         del sys.path[0]
     _order = json.loads(sys.argv[1])
     _base = list(sys.path)
-    _request = _prepare(_order).serve()
+    _zygote = _prepare(_order)
+    _loaded = set(sys.modules) - {"__main__"}
+    _request = _zygote.serve()
+    del _zygote
     begin(_request, _base)
     # No name here may hold the user's module: it would not end where it ends in a fresh interpreter.
     try:
@@ -429,7 +484,9 @@ if __name__ == "__main__":
             runpy._run_module_as_main(_request["target"])  # type: ignore[attr-defined]
         else:
             exec(script_code(_request), sys.modules["__main__"].__dict__)
-    except SystemExit:
-        raise
+        _code = 0
+    except SystemExit as _error:
+        _code = exit_code(_error)
     except BaseException as _error:  # noqa: BLE001 -- as the interpreter, in whose place we are
-        sys.exit(report(_error))
+        _code = report(_error)
+    leave(_code, _loaded)
