@@ -17,6 +17,7 @@ from torch import nn
 from stoker.errors import UsageError
 from stoker.recipes.tabular.columns import FIRST
 from stoker.recipes.tabular.features import FeatureLayer, Features
+from stoker.recipes.tabular.lookup import look_up, sum_up
 
 Build = Callable[..., nn.Module]  # (features, hidden=, dropout=) -> module
 B = TypeVar("B", bound=Build)
@@ -43,7 +44,7 @@ class Wide(nn.Module):
         self.bias = nn.Parameter(torch.zeros(num_outputs))
 
     def forward(self, dense: torch.Tensor, wide: torch.Tensor) -> torch.Tensor:
-        summed = nn.functional.embedding_bag(wide, self.table, mode="sum") if wide.shape[1] else 0.0
+        summed = sum_up(self.table, wide) if wide.shape[1] else 0.0
         return summed + torch.addmm(self.bias, dense, self.numbers)
 
 
@@ -55,19 +56,17 @@ class Embeddings(nn.Module):
         given = {item.name: item.embedding for item in layer.features.metadata.categorical}
         sizes = layer.features.code_sizes
         widths = {name: given.get(name) or embedding_size(size) for name, size in sizes.items()}
-        self.tables = nn.ModuleList(_embedding(size, widths[name]) for name, size in sizes.items())
+        self.tables = nn.ParameterList(_embedding(size, widths[name]) for name, size in sizes.items())
         self.width = sum(widths.values())
 
     def forward(self, dense: torch.Tensor, codes: torch.Tensor) -> torch.Tensor:
-        return torch.cat([dense, *(table(codes[:, place]) for place, table in enumerate(self.tables))], dim=1)
+        return torch.cat([dense, *(look_up(table, codes[:, at]) for at, table in enumerate(self.tables))], dim=1)
 
 
-def _embedding(size: int, width: int) -> nn.Embedding:
-    table = nn.Embedding(size, width)
-    nn.init.normal_(table.weight, std=0.1)
-    with torch.no_grad():
-        table.weight[:FIRST] = 0.0
-    return table
+def _embedding(size: int, width: int) -> nn.Parameter:
+    table = torch.randn(size, width) * 0.1
+    table[:FIRST] = 0.0
+    return nn.Parameter(table)
 
 
 class LinearModel(nn.Module):
