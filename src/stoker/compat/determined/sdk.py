@@ -1,0 +1,383 @@
+"""Determined's Python SDK over our client: experiments, trials, checkpoints and models as its objects."""
+
+import enum
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from stoker.client import Client, connect
+from stoker.errors import NotFoundError, StokerError
+from stoker.schema.record import CheckpointRecord, Job, MetricPoint
+from stoker.schema.record import Trial as TrialRecord
+from stoker.schema.registry import NewModel, NewVersion, RegisteredModel, Version
+from stoker.schema.state import JobState
+
+_PAGE = 1000
+
+
+class ExperimentState(enum.Enum):
+    """In Determined's words."""
+
+    ACTIVE = "ACTIVE"
+    PAUSED = "PAUSED"
+    STOPPING_CANCELED = "STOPPING_CANCELED"
+    COMPLETED = "COMPLETED"
+    CANCELED = "CANCELED"
+    ERROR = "ERROR"
+    QUEUED = "QUEUED"
+
+    @classmethod
+    def of(cls, state: JobState) -> "ExperimentState":
+        return cls(_STATES.get(state.value, "ACTIVE"))
+
+
+TrialState = ExperimentState
+_STATES = {
+    "QUEUED": "QUEUED",
+    "PAUSED": "PAUSED",
+    "CANCELLING": "STOPPING_CANCELED",
+    "SUCCEEDED": "COMPLETED",
+    "CANCELLED": "CANCELED",
+    "FAILED": "ERROR",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TrialMetrics:
+    """One report."""
+
+    trial_id: int
+    steps_completed: int
+    metrics: dict[str, float]
+    group: str
+    report_time: float
+
+
+class Checkpoint:
+    """A checkpoint of a trial, kept with its run."""
+
+    def __init__(self, record: CheckpointRecord, job: str) -> None:
+        self._record, self.experiment = record, job
+        self.uuid = str(record.metadata.get("uuid") or record.path)
+        self.metadata = {"steps_completed": record.step, **record.metadata}
+        self.report_time = record.time
+
+    def download(self, path: "str | os.PathLike[str] | None" = None, mode: Any = None) -> str:
+        """Copy it to a folder and return that; `checkpoints/UUID` if none is named."""
+        target = Path(path) if path is not None else Path("checkpoints") / Path(self._record.path).name
+        source = Path(self._record.path)
+        if not source.exists():
+            raise NotFoundError(f"The checkpoint {source} is not there any more.")
+        if source.is_dir():
+            shutil.copytree(source, target, dirs_exist_ok=True)
+        else:
+            target.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target)
+        return str(target)
+
+    def __repr__(self) -> str:
+        return f"Checkpoint(uuid={self.uuid}, steps_completed={self._record.step})"
+
+
+class Trial:
+    """One trial of an experiment."""
+
+    def __init__(self, client: Client, job: str, record: TrialRecord) -> None:
+        self._client, self._job, self._record = client, job, record
+        self.id = self.trial_id = record.id
+        self.experiment_id = job
+
+    @property
+    def hparams(self) -> dict[str, Any]:
+        return self._record.hparams
+
+    @property
+    def state(self) -> ExperimentState:
+        return ExperimentState.of(self.reload()._record.state)
+
+    @property
+    def summary_metrics(self) -> dict[str, float]:
+        return self.reload()._record.metrics
+
+    def reload(self) -> "Trial":
+        self._record = self._client.trials(self._job, trial=self._record.number, limit=1).trials[0]
+        return self
+
+    def iter_logs(self, follow: bool = False, **filters: Any) -> Iterator[str]:
+        """Its lines, oldest first."""
+        wanted = {"trial": self._record.number}
+        if follow:
+            blocks: Iterable[Any] = self._client.follow(self._job, **wanted)
+        else:
+            blocks = self._client.logs(self._job, **wanted).blocks
+        for block in blocks:
+            yield from (line + "\n" for line in block.text.splitlines())
+
+    logs = iter_logs
+
+    def iter_metrics(self, group: str | None = None) -> Iterator[TrialMetrics]:
+        for point in self._client.metrics(self._job):
+            if point.trial == self._record.number and group in (None, point.group):
+                yield _report(self.id, point)
+
+    def stream_training_metrics(self) -> Iterator[TrialMetrics]:
+        return self.iter_metrics("training")
+
+    def stream_validation_metrics(self) -> Iterator[TrialMetrics]:
+        return self.iter_metrics("validation")
+
+    def list_checkpoints(self, **settings: Any) -> list[Checkpoint]:
+        """Newest first."""
+        own = [found for found in self._client.checkpoints(self._job) if found.trial == self._record.number]
+        return [Checkpoint(record, self._job) for record in sorted(own, key=lambda record: -record.step)]
+
+    get_checkpoints = list_checkpoints
+
+    def select_checkpoint(
+        self, latest: bool = False, best: bool = False, uuid: str | None = None, **settings: Any
+    ) -> Checkpoint:
+        """The newest, or the one of this uuid; the best is the newest, for a run keeps its best last."""
+        for checkpoint in self.list_checkpoints():
+            if uuid is None or checkpoint.uuid == uuid:
+                return checkpoint
+        raise NotFoundError(f"Trial {self.id} has no checkpoint{f' {uuid}' if uuid else ''}.")
+
+    def top_checkpoint(self, sort_by: str | None = None, smaller_is_better: bool | None = None) -> Checkpoint:
+        return self.select_checkpoint(best=True)
+
+    def kill(self) -> None:
+        """Ends its experiment: trials are not ended one by one here."""
+        self._client.kill(self._job)
+
+
+class Experiment:
+    """A job with a search."""
+
+    def __init__(self, client: Client, job: Job) -> None:
+        self._client, self._job = client, job
+        self.id = self.name = job.id
+
+    @property
+    def state(self) -> ExperimentState:
+        return ExperimentState.of(self.reload()._job.state)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        original: dict[str, Any] = self._job.spec.data.get("stoker", {}).get("experiment", {})
+        return original or self._job.spec.model_dump(mode="json")
+
+    @property
+    def progress(self) -> float | None:
+        return self.reload()._job.progress
+
+    def reload(self) -> "Experiment":
+        self._job = self._client.job(self.id)
+        return self
+
+    def wait(self, interval: float = 5.0) -> ExperimentState:
+        """Until it has ended."""
+        return ExperimentState.of(self._client.wait(self.id).state)
+
+    def await_first_trial(self, interval: float = 0.1) -> Trial:
+        while True:
+            trials = self.list_trials()
+            if trials:
+                return trials[0]
+            if self.reload()._job.state.is_final:
+                raise StokerError(f"Experiment {self.id} ended without a trial: {self._job.reason}")
+            time.sleep(interval)
+
+    def list_trials(self, **settings: Any) -> list[Trial]:
+        found: list[Trial] = []
+        after = 0
+        while True:
+            page = self._client.trials(self.id, limit=_PAGE, after=after).trials
+            found += [Trial(self._client, self.id, record) for record in page]
+            if len(page) < _PAGE:
+                return found
+            after = page[-1].number
+
+    get_trials = list_trials
+
+    def list_checkpoints(self, max_results: int | None = None, **settings: Any) -> list[Checkpoint]:
+        """Those of the best trials first."""
+        records = self._client.checkpoints(self.id)
+        status = self._client.search(self.id, best=100) if self._job.spec.search is not None else None
+        ranks = {trial.number: rank for rank, trial in enumerate(status.best)} if status is not None else {}
+        ordered = sorted(records, key=lambda record: (ranks.get(record.trial, len(ranks)), -record.step))
+        return [Checkpoint(record, self.id) for record in ordered][:max_results]
+
+    def top_n_checkpoints(self, limit: int, **settings: Any) -> list[Checkpoint]:
+        return self.list_checkpoints(max_results=limit)
+
+    def top_checkpoint(self, **settings: Any) -> Checkpoint:
+        for checkpoint in self.list_checkpoints(max_results=1):
+            return checkpoint
+        raise NotFoundError(f"Experiment {self.id} has no checkpoint.")
+
+    def pause(self) -> None:
+        self._client.pause(self.id)
+
+    def activate(self) -> None:
+        self._client.resume(self.id)
+
+    def cancel(self) -> None:
+        self._client.cancel(self.id)
+
+    def kill(self) -> None:
+        self._client.kill(self.id)
+
+    def __repr__(self) -> str:
+        return f"Experiment(id={self.id})"
+
+
+class ModelVersion:
+    """A version in the registry."""
+
+    def __init__(self, record: Version) -> None:
+        self._record = record
+        self.model_version = self.version = record.number
+        self.name = record.name
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        return dict(self._record.card.metadata)
+
+
+class Model:
+    """A model in the registry."""
+
+    def __init__(self, client: Client, record: RegisteredModel) -> None:
+        self._client, self._record = client, record
+        self.name = self.model_id = record.name
+        self.description = record.description
+
+    def register_version(self, checkpoint_uuid: str) -> ModelVersion:
+        """Of a checkpoint's or a trial's: `JOB/TRIAL`, or a checkpoint's path or uuid."""
+        job, _, trial = checkpoint_uuid.rpartition("/")
+        if trial.isdecimal() and job and not os.path.exists(checkpoint_uuid):
+            new = NewVersion(job=job, trial=int(trial))
+        else:
+            new = NewVersion(origin=_path_of(checkpoint_uuid))
+        return ModelVersion(self._client.create_version(self.name, new))
+
+    def list_versions(self) -> list[ModelVersion]:
+        return [ModelVersion(record) for record in self._client.versions(self.name)]
+
+    get_versions = list_versions
+
+    def get_version(self, version: int | None = None) -> ModelVersion:
+        which = self.name if version is None or version < 0 else f"{self.name}:{version}"
+        return ModelVersion(self._client.version(which))
+
+    def delete(self) -> None:
+        self._client.delete_model(self.name)
+
+
+class Determined:
+    """The SDK's entry: every argument of its sign-in is taken, and the server is stoker's own way of finding one."""
+
+    def __init__(
+        self, master: str | None = None, user: str | None = None, password: str | None = None, **more: Any
+    ) -> None:
+        self._client = connect()
+
+    def close(self) -> None:
+        self._client.close()
+
+    def __enter__(self) -> "Determined":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def create_experiment(
+        self,
+        config: "str | os.PathLike[str] | Mapping[str, Any]",
+        model_dir: "str | os.PathLike[str] | None" = None,
+        includes: Iterable["str | os.PathLike[str]"] | None = None,
+        parent_id: int | None = None,
+        project_id: int | None = None,
+        template: str | None = None,
+    ) -> Experiment:
+        """The same as `stoker experiment create CONFIG MODEL_DIR`; that command is run."""
+        with tempfile.TemporaryDirectory(prefix="stoker-sdk-") as scratch:
+            if isinstance(config, Mapping):
+                file = Path(scratch) / "experiment.yaml"
+                file.write_text(yaml.safe_dump(dict(config)))
+                code = Path(model_dir) if model_dir is not None else Path(scratch) / "code"
+                code.mkdir(exist_ok=True)
+            else:
+                file = Path(config)
+                code = Path(model_dir) if model_dir is not None else file.parent
+            words = ["experiment", "create", str(file), str(code), "--json"]
+            words += [word for path in includes or () for word in ("--include", os.fspath(path))]
+            words += ["--template", template] if template else []
+            return self.get_experiment(_stoker(words)["id"])
+
+    def get_experiment(self, experiment_id: "int | str") -> Experiment:
+        """By its number or name."""
+        text = str(experiment_id)
+        if text.isdecimal():
+            named = (job.id for job in self._client.jobs(limit=10_000) if job.number == int(text))
+            text = next(named, text)
+        return Experiment(self._client, self._client.job(text))
+
+    def list_experiments(self, **settings: Any) -> list[Experiment]:
+        jobs = [job for job in self._client.jobs(limit=1000) if job.search is not None]
+        return [Experiment(self._client, self._client.job(job.id)) for job in jobs]
+
+    get_experiments = list_experiments
+
+    def get_trial(self, trial_id: int) -> Trial:
+        found = self._client.trial(int(trial_id))
+        return Trial(self._client, found.job, found)
+
+    def get_checkpoint(self, uuid: str) -> Checkpoint:
+        for job in self._client.jobs(limit=1000):
+            for record in self._client.checkpoints(job.id):
+                if uuid in (record.path, record.metadata.get("uuid")):
+                    return Checkpoint(record, job.id)
+        raise NotFoundError(f"No checkpoint {uuid}.")
+
+    def create_model(self, name: str, description: str | None = "", metadata: Any = None, **settings: Any) -> Model:
+        return Model(self._client, self._client.create_model(NewModel(name=name, description=description or "")))
+
+    def get_model(self, identifier: str) -> Model:
+        return Model(self._client, self._client.model(identifier))
+
+    def list_models(self, **settings: Any) -> list[Model]:
+        return [Model(self._client, record) for record in self._client.models()]
+
+    get_models = list_models
+
+    def iter_trials_metrics(self, trial_ids: list[int], group: str) -> Iterator[TrialMetrics]:
+        for trial_id in trial_ids:
+            yield from self.get_trial(trial_id).iter_metrics(group)
+
+
+def _report(trial_id: int, point: MetricPoint) -> TrialMetrics:
+    return TrialMetrics(trial_id, point.step, dict(point.values), point.group, point.time)
+
+
+def _path_of(checkpoint: str) -> str:
+    return checkpoint if os.path.exists(checkpoint) else Determined().get_checkpoint(checkpoint)._record.path
+
+
+def _stoker(words: list[str]) -> dict[str, Any]:
+    """Run a command of ours and read its JSON; its complaint is raised as it was written."""
+    done = subprocess.run([sys.executable, "-P", "-m", "stoker.cli.main", *words], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise StokerError(done.stderr.strip().removeprefix("error: ") or f"stoker {words[0]} failed.")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found

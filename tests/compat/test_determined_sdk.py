@@ -1,0 +1,58 @@
+"""Determined's SDK against a real server: an experiment from a notebook's point of view."""
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from stoker.compat.determined.sdk import Determined, ExperimentState
+from stoker.errors import NotFoundError, StokerError
+from stoker.home import Home
+from tests.e2e.conftest import home
+
+__all__ = ["home"]  # a fixture, for the tests here
+
+pytestmark = pytest.mark.slow
+
+TRAIN = """
+    import determined as det
+    info = det.get_cluster_info()
+    with det.core.init() as context:
+        x = info.trial.hparams["x"]
+        print("x is", x, flush=True)
+        context.train.report_training_metrics(1, {"loss": x})
+        context.train.report_validation_metrics(1, {"loss": x * x})
+        with context.checkpoint.store_path({"steps_completed": 1}) as (path, uuid):
+            (path / "x").write_text(str(x))
+"""
+CONFIG = {
+    "name": "sdk",
+    "entrypoint": "python3 train.py",
+    "hyperparameters": {"x": {"type": "categorical", "vals": [3, 1]}},
+    "searcher": {"name": "grid", "metric": "loss", "smaller_is_better": True},
+}
+
+
+def test_experiment_from_beginning_to_download(home: Home, tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "train.py").write_text(textwrap.dedent(TRAIN))
+    with Determined() as client:
+        experiment = client.create_experiment(CONFIG, code)
+
+        assert experiment.await_first_trial().hparams["x"] in (1, 3)
+        assert experiment.wait() is ExperimentState.COMPLETED
+        trials = {trial.hparams["x"]: trial for trial in experiment.list_trials()}
+        assert sorted(trials) == [1, 3]
+        assert list(trials[3].iter_logs()) == ["x is 3\n"]
+        assert [report.metrics for report in trials[3].iter_metrics("validation")] == [{"loss": 9.0}]
+        best = experiment.top_checkpoint()
+        assert (Path(best.download(tmp_path / "best")) / "x").read_text() == "1"
+        assert client.get_checkpoint(best.uuid).metadata["steps_completed"] == 1
+        assert client.get_trial(trials[1].id).hparams == {"x": 1}
+        assert experiment.config["searcher"]["name"] == "grid"
+        assert [found.id for found in client.list_experiments()] == [experiment.id]
+        with pytest.raises(NotFoundError):
+            client.get_checkpoint("none")
+        with pytest.raises(StokerError, match="flavour: no such field"):
+            client.create_experiment({**CONFIG, "flavour": 1}, code)
