@@ -262,6 +262,30 @@ class TestRows:
         ]
         assert sum(model.calls) < 30, "the good file went by its columns"
 
+    def test_tables_of_all_kinds_become_the_lines_that_rows_would(self) -> None:
+        pyarrow = pytest.importorskip("pyarrow")
+        from stoker.predict.batch_tables import lines_of
+        from stoker.predict.online.encoding import encode
+
+        columns = {
+            '100% "odd" name': ["a\nb", None, "é"],
+            "nested": pyarrow.array(
+                [[[0.1, 2.0]], [[3.0, math.nan]], [[1e-9, 1e300]]],
+                pyarrow.list_(pyarrow.list_(pyarrow.float64(), 2), 1),
+            ),
+            "single": pyarrow.array([0.1, 2.5, 1e9], pyarrow.float32()),
+            "ragged": [[1], [], [1, 2]],
+            "maybe": pyarrow.array([[1, 2], None, [3, 4]], pyarrow.list_(pyarrow.int64(), 2)),
+            "flag": [True, False, None],
+        }
+        table = pyarrow.table(columns)
+        in_chunks = pyarrow.concat_tables([table.slice(0, 1), table.slice(1)])
+
+        lines = lines_of(in_chunks, key=None, keys=None)
+
+        assert lines == b"".join(encode(row) + b"\n" for row in table.to_pylist())
+        assert lines_of(table.select([2]).rename_columns([""]), key=None, keys=None).split()[1] == b"2.5"
+
     @pytest.mark.parametrize("model", [Fares, TableFares])
     def test_a_key_is_passed_on(self, storage: Storage, tmp_path: Path, model: type[Fares]) -> None:
         pytest.importorskip("pyarrow")

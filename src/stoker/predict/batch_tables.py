@@ -97,13 +97,18 @@ def _escaped(name: str) -> str:
     return json.dumps(name).replace("%", "%%")
 
 
-def _texts(column: pyarrow.ChunkedArray) -> list[str]:
+def _texts(column: pyarrow.ChunkedArray | pyarrow.Array) -> list[str]:
     """Each value as JSON. A list of plain values is written in one go: its separator is a line's end."""
-    values = column.to_pylist()
-    if not values:
+    if len(column) == 0:
         return []
+    kind = column.type
+    if pyarrow.types.is_fixed_size_list(kind) and kind.list_size and not column.null_count:
+        inner = iter(_texts(column.combine_chunks().flatten() if hasattr(column, "chunks") else column.flatten()))
+        form = f"[{', '.join(['%s'] * kind.list_size)}]"
+        return [form % cells for cells in zip(*[inner] * kind.list_size, strict=True)]
+    values = column.to_pylist()
     try:
-        if not pyarrow.types.is_nested(column.type):
+        if not pyarrow.types.is_nested(kind):
             return _AT_ONCE(values)[1:-1].split("\n")
     except (ValueError, TypeError):
         pass  # NaN and its kin have words of their own, value by value
