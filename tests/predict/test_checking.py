@@ -38,7 +38,6 @@ ROW = Signature(inputs=(FieldSpec(name="", dtype="float", shape=(3,)),))
         (one(dtype="string"), 1, "is the number 1; expected a text"),
         (one(dtype="string", categories=("a", "b")), "z", "unknown category 'z'; known: a, b"),
         (one(dtype="bytes"), {"b64": "?"}, "is not base64"),
-        (one(dtype="bytes"), {"b65": ""}, "is an object; expected a text, or"),
         (one(dtype="float", shape=(2,)), [1], "has 1 values; expected 2"),
         (one(dtype="float", shape=(2,)), 1, "is the number 1; expected a list of 2 float values"),
         (one(dtype="float", shape=(None, 2)), [[1, 2], [3]], "has 1 values; expected 2"),
@@ -50,6 +49,14 @@ def test_bad_value_is_refused_with_instance_and_field(signature: Signature, valu
             checked([instance], signature)
         assert message in str(caught.value)
         assert (caught.value.index, caught.value.field) == (0, "x")
+
+
+def test_object_is_a_value_only_where_that_is_meant() -> None:
+    assert checked([{"b64": "AQI="}], one(dtype="bytes")) == [[b"\x01\x02"]]
+    with pytest.raises(InstanceError, match="instance 0, field 'b65': the model has no such field; it takes x"):
+        checked([{"b65": "AQI="}], one(dtype="bytes"))
+    with pytest.raises(InstanceError, match="instance 0, field 'x': is an object; expected a text, or"):
+        checked([{"x": {"b65": ""}}], one(dtype="bytes"))
 
 
 def test_good_values_are_converted() -> None:

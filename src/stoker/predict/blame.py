@@ -61,5 +61,8 @@ def _failure(call: Call, instances: Sequence[Instance], kinds: tuple[type[Except
 
 
 def _why(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"the model refuses it: {lines[0] if lines else type(error).__name__}"
+    """The line of a message that says it; TensorFlow's begins with a heading and a stack."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    plain = [line for line in lines if not line[0].isspace() and line[0] != "<" and not line.endswith(":")]
+    plain = [line for line in plain if not line.startswith("Detected at node")]
+    return f"the model refuses it: {next(iter([*plain, *lines]), type(error).__name__).strip()}"

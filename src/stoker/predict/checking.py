@@ -51,7 +51,7 @@ class _Refused(Exception):
 def _values(instance: Instance, inputs: Sequence[FieldSpec], index: int) -> Sequence[Any]:
     names = [spec.name for spec in inputs]
     if len(inputs) == 1 and not (isinstance(instance, dict) and names[0] in instance):
-        if not isinstance(instance, dict) or inputs[0].dtype in ("any", "bytes"):
+        if not isinstance(instance, dict) or _is_value(instance, inputs[0]):
             return [instance]
         if not names[0]:
             raise InstanceError("is an object; the model takes a bare value or row", index=index)
@@ -63,6 +63,11 @@ def _values(instance: Instance, inputs: Sequence[FieldSpec], index: int) -> Sequ
         what = f"has {len(instance)} values; the model takes {len(inputs)}: {listed(names)}"
         raise InstanceError(what, index=index)
     return instance
+
+
+def _is_value(instance: dict[str, Any], spec: FieldSpec) -> bool:
+    """Whether an object is the one input's value itself, and not its field."""
+    return spec.dtype == "any" or (spec.dtype == "bytes" and set(instance) == {"b64"})
 
 
 def _by_name(instance: dict[str, Any], inputs: Sequence[FieldSpec], index: int) -> list[Any]:

@@ -33,7 +33,7 @@ def export(model: torch.nn.Module, *, example: Any, format: str | None, details:
     def fill(folder: Path) -> None:
         if program is None:
             with _ready(model) as ready:
-                _write_onnx(ready, inputs, folder / "model.onnx")
+                _write_onnx(ready, inputs, [spec.name or "output" for spec in outputs], folder / "model.onnx")
             return
         torch.export.save(program, folder / "model.pt2")
         _write_weights(model, folder / "model.safetensors")
@@ -118,7 +118,7 @@ def _write_weights(model: torch.nn.Module, path: Path) -> None:
     save_model(model, str(path))
 
 
-def _write_onnx(model: torch.nn.Module, inputs: Inputs, path: Path) -> None:
+def _write_onnx(model: torch.nn.Module, inputs: Inputs, outputs: list[str], path: Path) -> None:
     batch = torch.export.Dim("batch", min=1)
     try:
         torch.onnx.export(
@@ -127,6 +127,7 @@ def _write_onnx(model: torch.nn.Module, inputs: Inputs, path: Path) -> None:
             str(path),
             kwargs=inputs,
             input_names=list(inputs),
+            output_names=outputs,
             dynamic_shapes={name: {0: batch} for name in inputs},
             dynamo=True,
             external_data=False,
