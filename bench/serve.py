@@ -6,13 +6,14 @@ checks and no thread. `mlflow` and `litserve` come from .venv-bench (`.venv-benc
 torch`) and are left out when they are not there.
 
 What was tried for `stoker serve`, and what it gave (two loaded cores, 16 clients, a model that only adds up; requests a
-second over FastAPI's): a raw ASGI app on uvicorn with httptools and uvloop 2.6, asyncio protocols on httptools 6.5.
+second over FastAPI's): a raw ASGI app on uvicorn with httptools and uvloop 2.9, asyncio protocols on httptools 6.5.
 """
 
 import argparse
 import asyncio
 import json
 import os
+import signal
 import socket
 import statistics
 import subprocess
@@ -131,8 +132,11 @@ def main() -> None:
         port, path, seconds = given.load
         print(json.dumps(run_clients(int(port), path, float(seconds))))
         return
-    figures = {kind: measure(kind, given) for kind in given.models}
-    print(json.dumps(figures, indent=2))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that `timeout` leaves no server behind
+    figures = {}
+    for kind in given.models:
+        figures[kind] = measure(kind, given)
+        print(json.dumps({kind: figures[kind]}, indent=2), flush=True)
     print(f"written to {write_results('serve', figures)}")
 
 

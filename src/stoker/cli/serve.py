@@ -135,7 +135,8 @@ def _reference(name: str) -> "Reference | None":
     """None for a folder or URL. A registered model's name has no slash and no dot, so `./taxi` is always a folder."""
     from stoker.schema.registry import Reference
 
-    if "://" in name or os.sep in name or name.startswith(("~", ".")) or Path(name).is_dir():
+    is_path = os.sep in name and "/versions/" not in name
+    if "://" in name or is_path or name.startswith(("~", ".")) or Path(name).is_dir():
         return None
     return Reference.parse(name)
 

@@ -1,7 +1,7 @@
 """HTTP/1.1 on httptools (llhttp) and asyncio's protocols, for short requests and many of them.
 
 There is no task and no framework between a request's last byte and the model: measured on two cores with 16 clients,
-this answers 2.5 times as many requests a second as the same work in a raw ASGI app on uvicorn, and 6.5 times as many as
+this answers 2.4 times as many requests a second as the same work in a raw ASGI app on uvicorn, and 6.5 times as many as
 FastAPI.
 """
 
