@@ -145,6 +145,7 @@ def test_of_many_values_the_most_frequent_are_kept(tmp_path: Path) -> None:
         (HEADER.replace("kind", "sort") + ROWS, "it lacks 'kind' and has 'sort' besides."),
         (HEADER.replace("extra", "extra,more") + "1,red,1,k,a,x,y\n", "it has 'more' besides."),
         (HEADER + ROWS + "big,red,1,k,a,x\n", "t.csv, row 5, column 'size': 'big' is not a number."),
+        (HEADER + ROWS + "inf,red,1,k,a,x\n", "t.csv, row 5, column 'size': the number is not finite."),
         (HEADER + ROWS + "1,red,May,k,a,x\n", "t.csv, row 5, column 'month': 'May' is not a number."),
         (HEADER + ROWS + "1,red,1,k,d,x\n", "t.csv, row 5, column 'kind': the label 'd' is not one of 'a', 'b', 'c'."),
         (HEADER + ROWS + "1,red,1,k,,x\n", "t.csv, row 5, column 'kind': the label is missing."),

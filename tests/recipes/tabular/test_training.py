@@ -11,15 +11,29 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import torch
+from torch.utils.data import TensorDataset
 
+from stoker import pytorch
 from stoker.cli.main import main
 from stoker.errors import ConfigError, InstanceError, UsageError
 from stoker.predict.base import TablePredictor
 from stoker.predict.loading import load as load_model
 from stoker.recipes import synthetic
-from stoker.recipes.tabular import Categorical, Metadata, Numeric, Result, Settings, load, own_model, tf_example, train
+from stoker.recipes.tabular import (
+    Categorical,
+    Metadata,
+    Numeric,
+    Result,
+    Settings,
+    fit,
+    load,
+    own_model,
+    tf_example,
+    train,
+)
 from stoker.recipes.tabular.inference import exact, infer
-from stoker.recipes.tabular.models import DeepModel
+from stoker.recipes.tabular.models import MODELS, DeepModel
+from stoker.recipes.tabular.trial import TableTrial
 from tests.recipes.tabular.conftest import CENSUS, TAXI
 
 
@@ -224,6 +238,34 @@ def test_bad_data_is_refused_before_training_starts(people: Path, tmp_path: Path
     with pytest.raises(UsageError, match="No model 'forest'"):
         train(CENSUS, train_files=["x"], eval_files=["x"], settings=Settings(model="forest"))
     assert not (tmp_path / "stoker-runs").exists()
+
+
+def test_a_training_that_was_stopped_goes_on_as_if_it_had_not_been(people: Path) -> None:
+    table = load([str(people / "eval.csv")], CENSUS)
+    features = fit(table, CENSUS)
+    loader = pytorch.DataLoader(TensorDataset(*table.tensors), 256, shuffle=True)
+
+    def trained_for(batches: int, checkpoint: str | None) -> tuple[dict[str, torch.Tensor], str]:
+        with pytorch.init(seed=3) as context:
+            net = MODELS["wide_deep"](features)
+            trial = context.build_trial(TableTrial, net, features, Settings(), steps=40, metrics={})
+            context.train(
+                trial,
+                loader,
+                table,
+                max_length=pytorch.Batch(batches),
+                validation_period=pytorch.Batch(25),
+                latest_checkpoint=checkpoint,
+                progress=False,
+            )
+            assert context.run.latest_checkpoint is not None
+            return net.state_dict(), context.run.latest_checkpoint
+
+    whole, _ = trained_for(40, None)
+    _, half = trained_for(20, None)
+    again, _ = trained_for(40, half)
+
+    assert all(torch.equal(whole[name], again[name]) for name in whole)
 
 
 def test_settings_are_changed_by_a_search() -> None:

@@ -169,6 +169,9 @@ class Encoder:
         numbers = np.empty((block.height, len(self.numeric)), np.float32)
         for place, values in enumerate(self._number_columns(block)):
             numbers[:, place] = values
+        if np.isinf(numbers).any():
+            row, place = np.argwhere(np.isinf(numbers))[0]
+            raise BadValue(row=int(row), column=self.numeric[place].name, reason="the number is not finite")
         codes = np.empty((block.height, len(self.codes)), np.int32)
         for place, column in enumerate(self._code_columns(block)):
             codes[:, place] = column
@@ -182,6 +185,7 @@ class Encoder:
         if not self.metadata.labels:
             values = _floats(block[name])
             _refuse(np.isnan(values), name, "the target is missing")
+            _refuse(np.isinf(values), name, "the target is not finite")
             return values
         codes = self._labels.encode(block[name])
         _refuse(codes == MISSING, name, "the label is missing")

@@ -1,7 +1,7 @@
 """Rows of a table by their numbers, with gradients summed by the quickest way there is.
 
-torch's own sums for small tables take longer than all the rest of a step: `embedding_bag` sorts the batch (2.4 of 3.8 ms
-at batch 1,024), `embedding` adds row by row.
+torch's own sums for small tables take longer than all the rest of a step: `embedding_bag` sorts the batch (2.4 of 3.8
+ms at batch 1,024), `embedding` adds row by row.
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ class _LookUp(torch.autograd.Function):
         return table.index_select(0, rows)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
         (rows,) = ctx.saved_tensors
         if ctx.size > _SMALL_TABLE:
             return torch.ops.aten.embedding_dense_backward(gradient, rows, ctx.size, -1, False), None
@@ -49,7 +49,7 @@ class _SumUp(torch.autograd.Function):
         return table.index_select(0, rows.reshape(-1)).view(*rows.shape, -1).sum(1)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
         (rows,) = ctx.saved_tensors
         flat = rows.reshape(-1)
         outputs = [

@@ -27,6 +27,7 @@ from stoker.storage import Storage
 
 logger = logging.getLogger(__name__)
 
+_MOST_VALIDATED = 1_000_000  # rows: they are held in memory, and more tell nothing new
 _SMALL_STEP = 200_000_000  # multiplications in a batch, roughly
 
 
@@ -136,7 +137,7 @@ def _split(table: Table, held_out: Table, settings: Settings) -> tuple[torch.Ten
     if not settings.test_split:
         return None, held_out
     order = torch.randperm(len(table), generator=torch.Generator().manual_seed(settings.seed))
-    count = max(1, int(len(table) * settings.test_split))
+    count = min(max(1, int(len(table) * settings.test_split)), _MOST_VALIDATED)
     if count >= len(table):
         raise UsageError(f"The training data has {len(table)} row(s): too few to validate on a part of them.")
     return order[count:], table.rows(order[:count])
