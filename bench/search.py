@@ -1,7 +1,8 @@
-"""What a trial costs beyond its own code: no-op trials on a real server, beside Optuna and Ray Tune.
+"""What a trial costs beyond its own code: no-op trials on a real server, warm and cold, beside Optuna and Ray Tune.
 
-Run it as `python -m bench.search`; `--trials 50 --torch-trials 4 --sklearn-trials 4 --peer-trials 2 --rounds 1` is a
-quick look. Ray Tune is measured where .venv-bench has it, with `pip install 'ray[tune]'`.
+Run it as `python -m bench.search`; `--trials 50 --torch-trials 10 --cold-trials 10 --sklearn-trials 8 --pruned-trials 4
+--peer-trials 4 --rounds 1` is a quick look. Ray Tune is measured where .venv-bench has it, with
+`pip install 'ray[tune]'`.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import json
 import os
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -30,6 +32,7 @@ from stoker.search.searcher import build_searcher
 STOKER = [sys.executable, "-m", "stoker.cli.main"]
 RAY_PYTHON = Path(".venv-bench/bin/python").absolute()
 CORES = os.cpu_count() or 1
+X = {"x": {"type": "double", "min": 0, "max": 1}}
 
 NOOP = """
 import stoker
@@ -47,6 +50,18 @@ ctx = stoker.init()
 rows = numpy.random.default_rng(ctx.seed).normal(size=(4000, 20))
 forest = RandomForestClassifier(n_estimators=ctx.hparams["trees"], random_state=0).fit(rows, rows[:, 0] > 0)
 ctx.report(1, loss=float(-forest.score(rows, rows[:, 0] > 0)), cpu_s=time.process_time())
+"""
+# Reports until it is told to stop, then ends at once.
+PRUNED = """
+import time
+import stoker
+
+ctx = stoker.init()
+step = 0
+while not ctx.should_stop() and step < 2000:
+    step += 1
+    ctx.report(step, loss=ctx.hparams["x"])
+    time.sleep(0.002)
 """
 OPTUNA = """
 import subprocess, sys, time
@@ -98,6 +113,7 @@ def main() -> None:
             **trial_ms(folder, wanted),
             "searcher, ms a finished trial": decision_ms(trials=10_000),
             "sklearn": busy(folder, trials=wanted.sklearn_trials),
+            "pruned trials, ms from the report to the end": freed_ms(folder, trials=wanted.pruned_trials),
         }
         print(write_results("search", figures).read_text())
     finally:
@@ -109,6 +125,8 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=1000, help="of ours, in each round")
     parser.add_argument("--torch-trials", type=int, default=1000, help="of those that import torch")
+    parser.add_argument("--cold-trials", type=int, default=100, help="of ours with `warm: false`, of each kind")
+    parser.add_argument("--pruned-trials", type=int, default=20)
     parser.add_argument("--sklearn-trials", type=int, default=64)
     parser.add_argument("--peer-trials", type=int, default=20, help="of the peers, which take seconds each")
     parser.add_argument("--rounds", type=int, default=3)
@@ -124,6 +142,10 @@ def trial_ms(folder: Path, wanted: argparse.Namespace) -> dict[str, object]:
     contenders: dict[str, Callable[[], float]] = {
         "stoker": lambda: search(folder, NOOP, trials=wanted.trials) / wanted.trials,
         "stoker, importing torch": lambda: search(folder, TORCH, trials=wanted.torch_trials) / wanted.torch_trials,
+        "stoker cold": lambda: search(folder, NOOP, trials=wanted.cold_trials, warm=False) / wanted.cold_trials,
+        "stoker cold, importing torch": (
+            lambda: search(folder, TORCH, trials=wanted.peer_trials, warm=False) / wanted.peer_trials
+        ),
         "optuna, a process each": lambda: optuna(plain, trials=wanted.peer_trials),
         "optuna, a process each, importing torch": lambda: optuna(torch, trials=wanted.peer_trials),
     }
@@ -134,7 +156,7 @@ def trial_ms(folder: Path, wanted: argparse.Namespace) -> dict[str, object]:
     ratios = {
         f"times faster than {name}": round(value / found["stoker, importing torch" if "torch" in name else "stoker"], 1)
         for name, value in found.items()
-        if not name.startswith("stoker")
+        if name not in ("stoker", "stoker, importing torch")
     }
     figures: dict[str, object] = {"ms a trial": {name: round(s * 1000, 1) for name, s in found.items()}, **ratios}
     if missing is not None:
@@ -142,18 +164,17 @@ def trial_ms(folder: Path, wanted: argparse.Namespace) -> dict[str, object]:
     return figures
 
 
-def search(folder: Path, code: str, *, trials: int) -> float:
+def search(folder: Path, code: str, *, trials: int, warm: bool = True) -> float:
     """Seconds from submission to the end of a random search, as the server's clock has it."""
-    job = experiment(folder, code, trials=trials, space={"x": {"type": "double", "min": 0, "max": 1}})
-    return took_s(job)
+    return took_s(experiment(folder, code, trials=trials, space=X, warm=warm))
 
 
-def experiment(folder: Path, code: str, *, trials: int, space: dict[str, Any]) -> Job:
+def experiment(folder: Path, code: str, *, trials: int, space: dict[str, Any], **more: object) -> Job:
     project = folder / "project"
     project.mkdir(exist_ok=True)
     (project / "train.py").write_text(code)
     config = folder / "search.json"
-    searched = {"metric": "loss", "max_trials": trials, "max_concurrent_trials": CORES, "space": space}
+    searched = {"metric": "loss", "max_trials": trials, "max_concurrent_trials": CORES, "space": space, **more}
     variables = {"OMP_NUM_THREADS": "1"}  # so that a trial is one core's work
     file = {"name": "bench", "command": ["python", "train.py"], "environment": {"variables": variables}}
     config.write_text(json.dumps({**file, "search": searched}))
@@ -238,6 +259,28 @@ def busy(folder: Path, *, trials: int) -> dict[str, float]:
             used_s += point.values["cpu_s"]
     took = took_s(job)
     return {"trials": trials, "took_s": round(took, 1), "cores busy": round(used_s / (took * CORES), 3)}
+
+
+# --- how soon a stopped trial makes room
+
+
+def freed_ms(folder: Path, *, trials: int) -> dict[str, float]:
+    """From the report that a trial is stopped for to its end as the server has it: to hear, order, tell and leave."""
+    rungs = (125, 500, 2000)
+    job = experiment(
+        folder, PRUNED, trials=trials, space=X, stopping={"name": "asha", "max_time": 2000, "max_rungs": 3}
+    )
+    with contextlib.closing(connect()) as client:
+        runs = [run for trial in client.job(job.id).trials for run in trial.runs if run.state == "STOPPED"]
+        times = {(point.run, point.step): point.time for point in client.metrics(job.id)}
+    last = {run: max(step for of, step in times if of == run) for run, _ in times}
+    waits = []
+    for run in runs:
+        rung = max(rung for rung in rungs if rung <= last[run.id])
+        waits.append(1000 * ((run.ended or 0.0) - times[run.id, rung]))
+    if not waits:
+        return {"trials": 0}
+    return {"trials": len(waits), "median": round(statistics.median(waits)), "slowest": round(max(waits))}
 
 
 if __name__ == "__main__":
