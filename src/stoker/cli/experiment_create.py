@@ -20,6 +20,7 @@ from stoker.cli.search_config import (
     with_overrides,
 )
 from stoker.cli.shipment import Shipment, check_environment, look_at, pack_up
+from stoker.cli.startup_hook import with_startup_hook
 from stoker.cli.submit import name_of_directory
 from stoker.errors import ConflictError, UsageError
 from stoker.schema.dialects.reading import Values, overlay
@@ -95,7 +96,7 @@ def create(arguments: Arguments) -> int:
         source_of_directory(directory), values, home=home, include=[Path(path) for path in arguments.include]
     )
     with tempfile.TemporaryDirectory(prefix="stoker-") as folder:
-        shipment = pack_up(values, code, reading.packages, folder=Path(folder))
+        shipment = pack_up(with_startup_hook(values, code), code, reading.packages, folder=Path(folder))
         check_environment(shipment, home=home)
         job = submit_numbered(shipment, base, home=home)
     return _afterwards(arguments, job, home=home)

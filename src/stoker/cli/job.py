@@ -10,6 +10,7 @@ from stoker.cli.output import say
 from stoker.cli.parser import Arguments, Parser
 from stoker.cli.search_config import add_config_flags, load_config, tell
 from stoker.cli.shipment import check_environment, look_at, pack_up
+from stoker.cli.startup_hook import with_startup_hook
 from stoker.cli.submit import name_of_directory
 from stoker.errors import UsageError
 from stoker.schema.dialects.reading import Reading
@@ -48,7 +49,7 @@ def run(arguments: Arguments) -> int:
     include = [Path(path) for path in arguments.include]
     code = look_at(source_of_directory(directory), values, home=home, include=include)
     with tempfile.TemporaryDirectory(prefix="stoker-") as folder:
-        shipment = pack_up(values, code, reading.packages, folder=Path(folder))
+        shipment = pack_up(with_startup_hook(values, code), code, reading.packages, folder=Path(folder))
         check_environment(shipment, home=home)
         try:
             job = submit_numbered(shipment, base, home=home)

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-_PIP = re.compile(r"(?:pip3?|python3?\s+-m\s+pip)\s+install\s+([^&|;]+)")
+PIP = re.compile(r"(?:pip3?|python3?\s+-m\s+pip)\s+install\s+([^&|;]+)")
 _VALUED = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-c", "--constraint", "-t", "--target")
 
 
@@ -32,8 +32,8 @@ def read_dockerfile(path: Path) -> Container:
             case "ENTRYPOINT" | "CMD":
                 words[instruction.upper()] = _command(rest.strip())
             case "RUN":
-                for found in _PIP.finditer(rest):
-                    requirements += _packages(found[1], beside=path.parent)
+                for found in PIP.finditer(rest):
+                    requirements += pip_packages(found[1], beside=path.parent)
     return Container(base, words.get("ENTRYPOINT", ()) + words.get("CMD", ()), tuple(dict.fromkeys(requirements)))
 
 
@@ -47,7 +47,8 @@ def _command(text: str) -> tuple[str, ...]:
     return ("sh", "-c", text) if text else ()
 
 
-def _packages(text: str, *, beside: Path) -> list[str]:
+def pip_packages(text: str, *, beside: Path) -> list[str]:
+    """What the words after `pip install` name, those of its -r files among them."""
     found: list[str] = []
     words = iter(shlex.split(text, comments=True))
     for word in words:

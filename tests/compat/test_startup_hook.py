@@ -1,0 +1,39 @@
+"""A package's startup-hook.sh, as Determined sourced it."""
+
+from pathlib import Path
+
+import pytest
+
+from stoker.cli.startup_hook import split_hook
+from stoker.home import Home
+from tests.e2e.command import stoker
+from tests.e2e.conftest import home
+
+__all__ = ["home"]  # a fixture, for the tests here
+
+
+@pytest.mark.parametrize(
+    ("text", "left", "installed"),
+    [
+        ("pip install six 'attrs>=19'\n", "", ["six", "attrs>=19"]),
+        ("set -e\npython3 -m pip install -q six\n", "", ["six"]),
+        ("# nothing\n", "", []),
+        ("export A=1\npip install -r extra.txt\n", "export A=1", ["tqdm==4.0"]),
+        ("pip install six && echo done\n", "pip install six && echo done", []),
+    ],
+)
+def test_installs_become_requirements(tmp_path: Path, text: str, left: str, installed: list[str]) -> None:
+    (tmp_path / "extra.txt").write_text("# more\ntqdm==4.0\n")
+    assert split_hook(text, beside=tmp_path) == (left, installed)
+
+
+@pytest.mark.slow
+def test_hook_is_sourced_before_the_entrypoint(tmp_path: Path, home: Home) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "startup-hook.sh").write_text("export FROM_HOOK=yes\necho hooked\n")
+    (code / "train.py").write_text("import os; print('from hook:', os.environ['FROM_HOOK'])\n")
+    (code / "const.yaml").write_text("entrypoint: python3 train.py\nsearcher: {name: single, metric: loss}\n")
+    ran = stoker("experiment", "create", "const.yaml", ".", "--follow-first-trial", cwd=code)
+    assert "hooked" in ran.out, ran.err
+    assert "from hook: yes" in ran.out
