@@ -144,7 +144,7 @@ def measure(kind: str, given: argparse.Namespace) -> dict[str, object]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         model = make_model(kind, folder / kind)
-        contenders = [each for each in all_contenders(kind, model, folder) if not given.only or each.name in given.only]
+        contenders = list(all_contenders(kind, model, folder, given.only))
         pids = {each.name: stack.enter_context(started(each, folder)) for each in contenders}
         samples: dict[str, list[dict[str, float]]] = {each.name: [] for each in contenders}
         for repetition in range(given.repetitions + 1):
@@ -191,22 +191,23 @@ def make_model(kind: str, folder: Path) -> Path:
     return path
 
 
-def all_contenders(kind: str, model: Path, folder: Path) -> Iterator[Contender]:
+def all_contenders(kind: str, model: Path, folder: Path, only: list[str] | None) -> Iterator[Contender]:
     port = free_port()
-    yield Contender("fastapi", [sys.executable, "-c", FASTAPI, kind, str(model), str(port)], port)
-    for workers in (1, 2):
+    if not only or "fastapi" in only:
+        yield Contender("fastapi", [sys.executable, "-c", FASTAPI, kind, str(model), str(port)], port)
+    for workers in [number for number in (1, 2) if not only or f"stoker_{number}" in only]:
         port = free_port()
         options = ["--trust", f"--port={port}", f"--workers={workers}"]
         stoker = str(Path(sys.executable).with_name("stoker"))
         yield Contender(f"stoker_{workers}", [stoker, "serve", str(model.parent), *options], port)
-    if has_peer("mlflow", kind):
+    if (not only or "mlflow" in only) and has_peer("mlflow", kind):
         target = folder / f"{kind}-mlflow"
         command = [str(PEERS / "python"), "-c", MLFLOW, kind, str(model), str(target)]
         subprocess.run(command, check=True, cwd=folder, capture_output=True)
         port = free_port()
         serve = [str(PEERS / "mlflow"), "models", "serve", "-m", str(target), "-p", str(port), "--env-manager", "local"]
         yield Contender("mlflow", serve, port, "/invocations")
-    if has_peer("litserve", kind):
+    if (not only or "litserve" in only) and has_peer("litserve", kind):
         script = folder / f"{kind}_litserve.py"
         script.write_text(LITSERVE)
         port = free_port()
