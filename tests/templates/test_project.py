@@ -156,8 +156,9 @@ def test_a_project_is_there_whole_or_not_at_all(exists: bool, tmp_path: Path, mo
 def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    with pytest.raises(UsageError, match="^Cannot write .*Choose another place with --dir"):
-        lay_down("sklearn", name="fares", directory=tmp_path / "file" / "fares")
+    for place in (tmp_path / "file" / "fares", tmp_path / ("x" * 300)):
+        with pytest.raises(UsageError, match="^Cannot write .*Choose another place with --dir"):
+            lay_down("sklearn", name="fares", directory=place)
 
 
 @pytest.mark.slow

@@ -56,8 +56,8 @@ def lay_down(template_name: str, *, name: str, directory: Path | None = None) ->
     template = _find(template_name)
     package = _package_name(name)
     target = (directory or Path(name)).absolute()
-    _refuse_what_is_there(target)
     try:
+        _refuse_what_is_there(target)
         target.parent.mkdir(parents=True, exist_ok=True)
         # Beside the target, so that moving it there is one rename.
         with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=target.parent) as scratch:
