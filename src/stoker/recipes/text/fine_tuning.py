@@ -23,6 +23,8 @@ from stoker.recipes.text.trial import OwnMetrics, TextTrial
 
 logger = logging.getLogger(__name__)
 
+_WORTH_COMPILING = 1e14  # tokens times parameters: a million tokens for BERT-base
+
 
 @dataclass(frozen=True, slots=True)
 class FineTuned:
@@ -74,6 +76,7 @@ def fine_tune(  # noqa: PLR0913 - all but the first by name
             encoder,
             settings,
             steps=math.ceil(steps / settings.aggregation_frequency),
+            compiled=_compiles(settings, encoder, train, context),
             own_metrics=own_metrics,
             callbacks=callbacks,
         )
@@ -99,16 +102,22 @@ def _context(settings: TextSettings) -> pytorch.TrainerContext:
     precision = settings.precision
     if precision == "auto":
         precision = "bf16" if gpu and torch.cuda.is_bf16_supported() else "fp32"
-    wanted = settings.compile == "on" or (settings.compile == "auto" and gpu)
     hparams = {name: value for name, value in dataclasses.asdict(settings).items() if name in _SEARCHED}
     return pytorch.init(
         hparams=hparams,
         seed=settings.seed,
         precision=precision,
-        # One graph for all lengths: a compilation for each would take longer than the training.
-        compile={"dynamic": True} if wanted else False,
         aggregation_frequency=settings.aggregation_frequency,
     )
+
+
+def _compiles(settings: TextSettings, encoder: Encoder, train: TokenRows, context: pytorch.TrainerContext) -> bool:
+    """Compiling takes a minute or two, which a training of seconds never gets back."""
+    if settings.compile != "auto":
+        return settings.compile == "on"
+    tokens = int(train.lengths.sum()) * settings.num_epochs
+    work = tokens * sum(param.numel() for param in encoder.model.parameters())
+    return context.device.type == "cuda" and work >= _WORTH_COMPILING
 
 
 # What a search may choose, and what a checkpoint tells of. The context is made before them, so not its own settings.

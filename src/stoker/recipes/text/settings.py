@@ -40,7 +40,7 @@ class TextSettings:
     aggregation_frequency: int = 1
     seed: int = 42
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"  # bf16 on GPUs that have it
-    compile: Literal["auto", "on", "off"] = "auto"  # on GPUs
+    compile: Literal["auto", "on", "off"] = "auto"  # on GPUs, if there is more to do than compiling takes
     cuda_graphs: bool = True  # one for each length of a batch, where the model is compiled
     cache_dir: str | None = None
 

@@ -31,12 +31,16 @@ class TextTrial(pytorch.PyTorchTrial):
         settings: TextSettings,
         *,
         steps: int,
+        compiled: bool = False,
         own_metrics: OwnMetrics | None = None,
         callbacks: Mapping[str, pytorch.PyTorchCallback] | None = None,
     ) -> None:
         self.context = context
         self.settings = settings
-        self.model = context.wrap_model(encoder.model.train())  # theirs come in eval mode
+        self.compiled = compiled
+        # One compilation for all lengths: one for each would take longer than the training.
+        how = {"dynamic": True} if compiled else False
+        self.model = context.wrap_model(encoder.model.train(), compile=how)  # theirs come in eval mode
         self.optimizer = context.wrap_optimizer(_optimizer(self.model, settings))
         self.scheduler = context.wrap_lr_scheduler(
             _warm_up_and_fall(self.optimizer, steps=steps, warmup=round(steps * settings.warmup_share)),
@@ -76,7 +80,7 @@ class TextTrial(pytorch.PyTorchTrial):
     def prepare(self, batch: Batch) -> None:
         """Make ready for a batch of this shape, the largest there will be, before the first step."""
         if self._graphs is not None:
-            self._attempt(batch, prepare=True)
+            self._attempt(self.context.to_device(batch), prepare=True)
 
     def close(self) -> None:
         """Give the GPU memory of the training back."""
@@ -98,7 +102,7 @@ class TextTrial(pytorch.PyTorchTrial):
     def _graphed(self) -> GraphedGradients | None:
         """CUDA graphs where they are simple: one rank, whole steps, a compiled model."""
         context = self.context
-        wanted = self.settings.cuda_graphs and context.settings.compile is not False and self._alone
+        wanted = self.settings.cuda_graphs and self.compiled and self._alone
         plain = context.settings.aggregation_frequency == 1 and context.scaler is None
         if not (wanted and plain and context.device.type == "cuda"):
             return None
