@@ -251,14 +251,28 @@ def _last_thousand_ms(spec: SearchSpec, trials: int) -> float:
 
 
 def busy(folder: Path, *, trials: int) -> dict[str, float]:
-    """The share of all cores' time that trials of a second or so spent in their own process."""
+    """The share of all cores' time that was used, and that trials of a second or so spent in their own process."""
+    idle, total = idle_and_total()
     job = experiment(folder, SKLEARN, trials=trials, space={"trees": {"type": "int", "min": 80, "max": 120}})
+    later_idle, later_total = idle_and_total()
     used_s = 0.0
     with contextlib.closing(connect()) as client:
         for point in client.metrics(job.id):
             used_s += point.values["cpu_s"]
     took = took_s(job)
-    return {"trials": trials, "took_s": round(took, 1), "cores busy": round(used_s / (took * CORES), 3)}
+    return {
+        "trials": trials,
+        "took_s": round(took, 1),
+        "cores busy": round(1 - (later_idle - idle) / (later_total - total), 3),
+        "cores busy with the trials' own code": round(used_s / (took * CORES), 3),
+    }
+
+
+def idle_and_total() -> tuple[int, int]:
+    """Ticks of all cores since boot."""
+    with open("/proc/stat") as file:
+        ticks = [int(word) for word in file.readline().split()[1:9]]
+    return ticks[3] + ticks[4], sum(ticks)
 
 
 # --- how soon a stopped trial makes room

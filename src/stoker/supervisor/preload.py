@@ -88,7 +88,9 @@ def _walk_statement(statement: ast.stmt, package: str, walk: _Walk) -> None:
         case ast.Import(names):
             for alias in names:
                 _note(Import(alias.name), walk)
-        case ast.ImportFrom(module, names, level) if module != "__future__":
+        case ast.ImportFrom(module="__future__"):
+            pass
+        case ast.ImportFrom(module, names, level):
             base = _absolute(module, level, package)
             _note(Import(base, tuple(alias.name for alias in names)), walk)
         case ast.Try(body=body, orelse=more):

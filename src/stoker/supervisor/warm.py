@@ -181,7 +181,7 @@ class Zygotes:
 
     def _connect(self, order: "_Order") -> socket.socket | None:
         give_up = time.monotonic() + _WAIT_S
-        was_starting = False
+        has_started = False
         while True:
             connection = order.connect()
             if connection is not None:
@@ -189,12 +189,12 @@ class Zygotes:
             if (why := order.why_cold()) is not None:
                 raise Cold(why)
             if (lock := order.lock()) is not None:
-                if was_starting and not order.is_there():
+                if has_started and not order.is_there():
                     os.close(lock)
                     order.write_cold("its zygote ended while it imported")
                     continue
                 order.start(lock)
-            was_starting = True
+                has_started = True
             if time.monotonic() > give_up:
                 raise Cold(f"its imports took more than {_WAIT_S:g} s")
             if not self._go_on():
@@ -301,7 +301,5 @@ def _ask(connection: socket.socket, request: Request) -> Forked:
 def _lasting(environment: Mapping[str, str], volatile: frozenset[str], roots: Sequence[str]) -> dict[str, str]:
     """The environment without what differs by run: the zygote's own."""
     found = {name: value for name, value in environment.items() if name not in volatile}
-    path = found.pop("PYTHONPATH", "").split(os.pathsep)[len(roots) :]
-    if path:
-        found["PYTHONPATH"] = os.pathsep.join(path)
-    return found
+    path = found.pop("PYTHONPATH", "").removeprefix(os.pathsep.join(roots)).removeprefix(os.pathsep)
+    return {**found, "PYTHONPATH": path} if path else found
