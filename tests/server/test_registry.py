@@ -186,6 +186,8 @@ class TestSources:
         assert (version.card.framework, version.source) == ("checkpoint", str(tmp_path / "step-2"))
         assert version.card.origin.checkpoint == str(tmp_path / "step-2")
         assert (Path(version.url) / "weights").read_text() == "2"
+        with pytest.raises(UsageError, match="is a checkpoint.*load_trial_from_checkpoint_path"):
+            version.check_predicts()
 
     def test_a_job_that_left_nothing_says_what_was_looked_for(self, registry: Registry, store: Store) -> None:
         a_job(store)

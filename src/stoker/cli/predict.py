@@ -50,6 +50,7 @@ def _here(arguments: Arguments, which: "Reference", what: Given) -> list[Any]:
     from stoker.predict.loading import load
 
     version = connect().version(which)
+    version.check_predicts()
     predictor = load(
         version.url,
         trust_pickle=arguments.trust,

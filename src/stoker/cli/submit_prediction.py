@@ -144,6 +144,7 @@ def _registered(arguments: Arguments, client: "Client") -> dict[str, Any]:
     from stoker.schema.registry import Reference
 
     found = client.version(Reference.parse(arguments.model, arguments.version))
+    found.check_predicts()
     known = {
         "url": found.url,
         "reference": found.reference,

@@ -12,6 +12,7 @@ from stoker.schema.job import Labels
 from stoker.schema.model import Model
 
 NAME_RULE = "letters, digits and underscores, starting with a letter, at most 128"
+CHECKPOINT = "checkpoint"  # the framework of a version that was made of one
 DEFAULT = "default"  # the alias that every model with a version has
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,127}")
 _ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,127}")
@@ -165,6 +166,14 @@ class Version(Model):
     @property
     def reference(self) -> str:
         return f"{self.model}/versions/{self.name}"
+
+    def check_predicts(self) -> None:
+        """UsageError for a checkpoint: only the code that it was trained with knows what to do with its weights."""
+        if self.card.framework == CHECKPOINT:
+            raise UsageError(
+                f"{self.reference} is a checkpoint, which does not predict by itself. Load it in your code:"
+                f" stoker.pytorch.load_trial_from_checkpoint_path({self.url!r})."
+            )
 
 
 class ModelList(Model):

@@ -20,7 +20,7 @@ from stoker.home import Home
 from stoker.predict import bundle
 from stoker.predict.loading import CODE, describe
 from stoker.schema.bundle import CARD, ModelCard, Origin
-from stoker.schema.registry import NewVersion, Reference, Version
+from stoker.schema.registry import CHECKPOINT, NewVersion, Reference, Version
 from stoker.server.registry_code import unpack_code
 from stoker.server.registry_sources import Source, source_of_job
 from stoker.server.store.base import Store
@@ -146,7 +146,7 @@ def _described(storage: Storage, source: Source, new: NewVersion, draft: Path, *
     files.mkdir()
     _copy(storage, source, files)
     if source.is_checkpoint:
-        card = ModelCard(name=model, framework="checkpoint", created=datetime.now(UTC))
+        card = ModelCard(name=model, framework=CHECKPOINT, created=datetime.now(UTC))
     else:
         card = _card(files, new, source)
     if card.files:
