@@ -92,7 +92,7 @@ def parsing(path: Path, cache: Path, repetitions: int) -> dict[str, Any]:
         return pl.read_csv(path, schema=kinds)
 
     def cached() -> Any:
-        return [tensor.nan_to_num().sum() for tensor in load([str(path)], METADATA, cache=cache).tensors]
+        return [tensor.sum() for tensor in load([str(path)], METADATA, cache=cache).tensors]
 
     load([str(path)], METADATA, cache=cache)
     times = rounds(
@@ -116,20 +116,25 @@ def parsing(path: Path, cache: Path, repetitions: int) -> dict[str, Any]:
     }
 
 
-class RowsByIloc(Dataset[tuple[torch.Tensor, ...]]):
-    """Each row looked up in a data frame by its number, as the original sample did."""
+class RowsByIloc(Dataset[tuple[torch.Tensor, torch.Tensor]]):
+    """Each row looked up in a data frame by its number, features and target apart, as the original sample did."""
 
     def __init__(self, table: Table) -> None:
-        self.numbers = pd.DataFrame(table.numbers.numpy())
-        self.codes = pd.DataFrame(table.codes.numpy())
-        self.target = pd.Series(table.target.numpy())
+        columns = {"target": table.target.numpy()}
+        columns |= {f"n{place}": table.numbers[:, place].numpy() for place in range(table.numbers.shape[1])}
+        columns |= {f"c{place}": table.codes[:, place].numpy() for place in range(table.codes.shape[1])}
+        self.frame = pd.DataFrame(columns)
 
     def __len__(self) -> int:
-        return len(self.target)
+        return len(self.frame)
 
-    def __getitem__(self, row: int) -> tuple[torch.Tensor, ...]:
-        numbers, codes = self.numbers.iloc[row].to_numpy(), self.codes.iloc[row].to_numpy()
-        return torch.from_numpy(numbers.copy()), torch.from_numpy(codes.copy()), torch.tensor(self.target.iloc[row])
+    def __getitem__(self, row: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.from_numpy(self.frame.iloc[row, 1:].values), torch.from_numpy(self.frame.iloc[row, :1].values)
+
+
+def from_rows(rows: RowsByIloc, numeric: int) -> Any:
+    for features, target in DataLoader(rows, BATCH, shuffle=True):
+        yield features[:, :numeric].float(), features[:, numeric:].int(), target[:, 0].float()
 
 
 def by_hand(features: Features, batches: Any, *, limit: int | None = None) -> int:
@@ -173,7 +178,9 @@ def epochs(table: Table, repetitions: int) -> dict[str, Any]:
             "stoker": lambda: by_trainer(table, features),
             "sliced by hand": lambda: by_hand(features, slices(table)),
             "DataLoader": lambda: by_hand(features, DataLoader(TensorDataset(*table.tensors), BATCH, shuffle=True)),
-            "rows by iloc, some batches": lambda: by_hand(features, DataLoader(rows, BATCH, shuffle=True), limit=limit),
+            "rows by iloc, some batches": lambda: by_hand(
+                features, from_rows(rows, table.numbers.shape[1]), limit=limit
+            ),
         },
         repetitions,
     )
@@ -186,19 +193,21 @@ def epochs(table: Table, repetitions: int) -> dict[str, Any]:
 
 
 _MEMORY = """
-import json, resource, sys
+import json, sys
 from bench.tabular import METADATA
 from stoker.recipes.tabular import load
 import polars, torch
 polars.read_csv(b"a\\n1\\n"); torch.zeros(10).sum()
-def resident():
+def resident(which):
     with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS"))
-before = resident()
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith(which))
+with open("/proc/self/clear_refs", "w") as file:
+    file.write("5")  # the highest size is counted from here on
+before = resident("VmRSS")
 table = load([sys.argv[1]], METADATA, use_cache=False)
 for tensor in table.tensors:
     tensor.nan_to_num_() if tensor.is_floating_point() else tensor.add_(0)
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+peak = resident("VmHWM")
 print(json.dumps({"before": before, "peak": peak, "tensors": table.size_bytes}))
 """
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from mmap import ACCESS_READ, mmap
+from mmap import ACCESS_READ, MADV_DONTNEED, PAGESIZE, mmap
 from pathlib import Path
 from typing import BinaryIO, TypeVar, cast
 
@@ -191,6 +191,8 @@ def _mapped_blocks(path: Path, *, skip_header: bool) -> Iterator[bytes]:
                 cut = view.find(b"\n", cut) + 1 or len(view)
                 data = view[at:cut]
             yield data
+            # What was read need not stay in memory; advice is for whole pages.
+            view.madvise(MADV_DONTNEED, 0, cut // PAGESIZE * PAGESIZE)
             at = cut
 
 

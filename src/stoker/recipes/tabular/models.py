@@ -39,13 +39,14 @@ class Wide(nn.Module):
 
     def __init__(self, layer: FeatureLayer, num_outputs: int) -> None:
         super().__init__()
-        self.table = nn.Parameter(torch.zeros(layer.num_wide, num_outputs))
-        self.numbers = nn.Parameter(torch.zeros(layer.num_dense, num_outputs))
-        self.bias = nn.Parameter(torch.zeros(num_outputs))
+        self.num_wide = layer.num_wide
+        # One table, because the optimizer's few operations on it cost the same for one row as for a thousand. Behind
+        # the rows of the wide columns come those of the numbers, and the bias.
+        self.table = nn.Parameter(torch.zeros(layer.num_wide + layer.num_dense + 1, num_outputs))
 
     def forward(self, dense: torch.Tensor, wide: torch.Tensor) -> torch.Tensor:
         summed = sum_up(self.table, wide) if wide.shape[1] else 0.0
-        return summed + torch.addmm(self.bias, dense, self.numbers)
+        return summed + torch.addmm(self.table[-1], dense, self.table[self.num_wide : -1])
 
 
 class Embeddings(nn.Module):
