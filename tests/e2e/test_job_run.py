@@ -1,5 +1,6 @@
 """Seed 004: train its script as an experiment, then run its batch inference file as a job, through a kill."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from stoker.home import Home
 from tests.e2e.command import stoker
 
 torch = pytest.importorskip("torch")
+from stoker.pytorch.checkpoint import read_description  # noqa: E402 -- needs torch
+
 pytestmark = pytest.mark.slow
 
 SCRIPTS = Path(__file__).parents[1] / "pytorch" / "seed_scripts"
@@ -82,6 +85,10 @@ def test_batch_inference_of_a_trained_trial_survives_a_killed_rank(home: Home, t
         assert predictions.shape == (64, 1)
         losses = [p.values["loss"] for p in client.metrics("ones_1") if p.group == "validation"]
     assert (1 - predictions).pow(2).mean().item() == pytest.approx(losses[-1], rel=1e-4)
+
+    version = json.loads(stoker("models", "register", "ones_1", "--json").out)
+    assert (version["card"]["framework"], version["card"]["origin"]["trial"]) == ("checkpoint", 1)
+    assert read_description(version["url"])["hparams"]["global_batch_size"] == 32  # whole, and what a trial is built of
 
 
 def _in(code: str) -> str:
