@@ -54,7 +54,7 @@ def _build_models(parser: Parser) -> None:
         "list-versions",
         list_versions,
         help="list a model's versions, newest first (Determined's word for `stoker versions list`)",
-        example="stoker model list-versions taxi_fare",
+        example="stoker models list-versions taxi_fare",
     )
     _add_name(command)
     _add_output(command)
@@ -77,7 +77,7 @@ def _build_registering(parser: Parser) -> None:
         "register-version",
         register_version,
         help="keep what a trial made as a new version of a model (Determined's word)",
-        example="stoker model register-version taxi_fare taxi_search_1/7",
+        example="stoker models register-version taxi_fare taxi_search_1/7",
     )
     _add_name(command)
     command.add_argument("source", metavar="TRIAL", help="JOB/NUMBER or a trial's id; or a checkpoint's path")
