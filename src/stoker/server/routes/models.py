@@ -107,5 +107,6 @@ class ModelRoutes:
         return reply(self.store.models.set_alias(model, checked_alias(alias), which))
 
     def delete_alias(self, model: str, alias: str) -> Response:
+        """Forget this word for a version; the version stays."""
         self.store.models.remove_alias(model, alias)
         return Response(status_code=204)
