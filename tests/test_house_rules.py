@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import os
 import subprocess
 import sys
 import tomllib
@@ -13,6 +14,8 @@ from stoker.cli.completion import all_commands
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "src" / "stoker").rglob("*.py"))
+os.environ.setdefault("KERAS_BACKEND", "torch")  # Keras cannot be imported without the backend it is set to
+
 HEAVY = ("torch", "ray", "optuna", "sqlalchemy", "fastapi", "pandas", "numpy")
 
 MAX_MODULE_LINES = 500

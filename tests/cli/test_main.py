@@ -31,10 +31,10 @@ def test_version(stoker: Stoker) -> None:
 
 
 def test_an_unknown_noun_is_one_line_and_exit_2(stoker: Stoker) -> None:
-    result = stoker("job", "list")
+    result = stoker("jbos", "list")
 
     assert (result.code, result.out) == (2, "")
-    assert result.err.startswith("error: No command 'job'.")
+    assert result.err.startswith("error: No command 'jbos'.")
     assert result.err.count("\n") == 1
 
 

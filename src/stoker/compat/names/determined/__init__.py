@@ -8,7 +8,6 @@ from stoker.compat.determined import *  # noqa: F403
 from stoker.compat.determined import __version__ as __version__
 
 __path__ = _ours.__path__
-__all__ = _ours.__all__
 
 
 def __getattr__(name: str) -> object:
