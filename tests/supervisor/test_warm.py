@@ -204,6 +204,7 @@ def test_trials_do_not_see_each_other(lab: Lab) -> None:
     runs = [lab.start(launch(lab, code)) for _ in range(3)]
     for run in runs:
         run.wait()
+    shared = zygotes(lab.home)
     cold = lab.start(launch(lab, code, warm=False))
     cold.wait()
 
@@ -211,7 +212,7 @@ def test_trials_do_not_see_each_other(lab: Lab) -> None:
     assert {output(run, "stdout") for run in runs} == {output(cold, "stdout")}
     numbers = [number for run in runs for number in output(run, "stderr").split()]
     assert len(set(numbers)) == 12, "nothing is drawn twice"
-    assert len(zygotes(lab.home)) == 1
+    assert len(shared) == 1
 
 
 def a_library(lab: Lab, code: str) -> dict[str, Any]:

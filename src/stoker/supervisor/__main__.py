@@ -1,10 +1,12 @@
-"""`python -m stoker.supervisor RUN_DIR [--node N] [--drain]`: what an engine starts on a worker machine.
+"""`python -m stoker.supervisor RUN_DIR [--node N] [--lifeline FD] [--drain]`: what an engine starts on a worker machine.
 
 Imports little, because user code waits for it: the rest is loaded once user code runs.
 """
 
+import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,18 +22,15 @@ from stoker.supervisor.supervise import LostError, Supervision
 if TYPE_CHECKING:
     from stoker.supervisor.ship import Shipper
 
-USAGE = "usage: python -m stoker.supervisor RUN_DIR [--node N] [--drain]"
+USAGE = "usage: python -m stoker.supervisor RUN_DIR [--node N] [--lifeline FD] [--drain]"
 _TRIAL_QUIET_S = 0.05
 _SHIP_FOR_S = 24 * 3600.0  # how long a finished run waits for a server to take its last words
 
 
 def main(arguments: list[str]) -> int:
     words = [word for word in arguments if word != "--drain"]
-    node = 0
-    if "--node" in words[:-1]:
-        at = words.index("--node")
-        node = int(words[at + 1])
-        del words[at : at + 2]
+    node = _take_number(words, "--node") or 0
+    lifeline = _take_number(words, "--lifeline")
     if len(words) != 1 or words[0].startswith("-"):
         sys.stderr.write(USAGE + "\n")
         return 2
@@ -39,14 +38,26 @@ def main(arguments: list[str]) -> int:
     try:
         if "--drain" in arguments:
             return drain(run_dir, home=Home.find(), node=node)
-        return supervise(run_dir, home=Home.find(), node=node)
+        return supervise(run_dir, home=Home.find(), node=node, lifeline=lifeline)
     except StokerError as error:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_code
 
 
-def supervise(run_dir: Path, *, home: Home, node: int = 0) -> int:
-    """Run it and tell the server all of it. 0 when that was done, however the run itself ended."""
+def _take_number(words: list[str], flag: str) -> int | None:
+    if flag not in words[:-1]:
+        return None
+    at = words.index(flag)
+    number = int(words[at + 1])
+    del words[at : at + 2]
+    return number
+
+
+def supervise(run_dir: Path, *, home: Home, node: int = 0, lifeline: int | None = None) -> int:
+    """Run it and tell the server all of it. 0 when that was done, however the run itself ended.
+
+    `lifeline` is a pipe that whoever started us holds open: when it is gone, nobody else would end what we started.
+    """
     plan = Plan.read(run_dir / "run.json")
     spool = Spool(run_dir / "spool.jsonl")
     if spool.recovered.seq:
@@ -60,6 +71,8 @@ def supervise(run_dir: Path, *, home: Home, node: int = 0) -> int:
             signal.SIGHUP: lambda: None,
         }
     )
+    if lifeline is not None:
+        _end_with(lifeline, supervision.stop)
     server = _Server(plan, home=home, spool=spool, node=node, stop=supervision.stop)
     supervision.on_slow = server.begin_in_time
     try:
@@ -75,6 +88,19 @@ def supervise(run_dir: Path, *, home: Home, node: int = 0) -> int:
             phase=supervision.phase, message=f"The supervisor failed: {error!r}.", traceback=traceback.format_exc()
         )
     return server.finish()
+
+
+def _end_with(lifeline: int, stop: StopRequest) -> None:
+    """End everything at once when the other end of this pipe is closed."""
+
+    def wait() -> None:
+        while os.read(lifeline, 1):
+            pass
+        stop.ask("preempt")
+        stop.ask_at_once()
+
+    os.set_inheritable(lifeline, False)
+    threading.Thread(target=wait, name="lifeline", daemon=True).start()
 
 
 def drain(run_dir: Path, *, home: Home, node: int = 0) -> int:

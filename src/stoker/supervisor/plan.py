@@ -53,6 +53,7 @@ class Plan:
     data: dict[str, Any] = field(default_factory=dict)
     job_dir: str | None = None
     replicas: tuple[Replica, ...]
+    addresses: dict[str, str] = field(default_factory=dict)
     start_port: int | None = None
     chief_name: str = "chief"
     in_search: bool = False

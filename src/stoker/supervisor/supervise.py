@@ -138,7 +138,9 @@ class Supervision:
         self.phase = "start"
         self._spool.add("phase", phase="start")
         mine = self._plan.on_node(self._node)
-        ports = find_ports([replica.name for replica in addressed(self._plan)], start_port=self._plan.start_port)
+        ports = {name: int(address.rpartition(":")[2]) for name, address in self._plan.addresses.items()}
+        if not ports:
+            ports = find_ports([replica.name for replica in addressed(self._plan)], start_port=self._plan.start_port)
         gpus = split_gpus(mine, visible_gpus(os.environ))
         words = command(self._plan, prepared.python)
         inherited = {**os.environ, **prepared.variables}

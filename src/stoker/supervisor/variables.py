@@ -147,8 +147,12 @@ def visible_gpus(inherited: Mapping[str, str]) -> list[str]:
 def _cluster(plan: Plan, ports: Mapping[str, int]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for replica in addressed(plan):
-        found.setdefault(_task_type(plan, replica), []).append(f"{HOST}:{ports[replica.name]}")
+        found.setdefault(_task_type(plan, replica), []).append(f"{_host(plan, replica)}:{ports[replica.name]}")
     return found
+
+
+def _host(plan: Plan, replica: Replica) -> str:
+    return plan.addresses[replica.name].rpartition(":")[0] if plan.addresses else HOST
 
 
 def _task(plan: Plan, replica: Replica) -> dict[str, Any]:
@@ -179,7 +183,7 @@ def _torchrun(plan: Plan, replica: Replica, ports: Mapping[str, int]) -> dict[st
         "ROLE_NAME": "default",
         "ROLE_RANK": str(replica.rank),
         "ROLE_WORLD_SIZE": str(plan.world_size),
-        "MASTER_ADDR": HOST,
+        "MASTER_ADDR": _host(plan, ranked[0]),
         "MASTER_PORT": str(ports["chief-0"]),
         "TORCHELASTIC_RUN_ID": plan.run,
         "TORCHELASTIC_RESTART_COUNT": str(plan.attempt - 1),

@@ -160,7 +160,8 @@ class Zygotes:
         """The program's own modules, and what it imports; found out once for a package."""
         known = None
         if self._package is not None:
-            name = hashlib.sha256(f"{found.kind} {found.target}".encode()).hexdigest()[:16]
+            where = [os.path.relpath(folder, cwd) for folder in folders]
+            name = hashlib.sha256(json.dumps([found.kind, found.target, where]).encode()).hexdigest()[:16]
             known = self._folder / f"{self._package[:32]}-{name}.imports"
             with contextlib.suppress(OSError, ValueError):
                 looked = json.loads(known.read_bytes())
