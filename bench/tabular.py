@@ -129,7 +129,7 @@ class RowsByIloc(Dataset[tuple[torch.Tensor, torch.Tensor]]):
         return len(self.frame)
 
     def __getitem__(self, row: int) -> tuple[torch.Tensor, torch.Tensor]:
-        return torch.from_numpy(self.frame.iloc[row, 1:].values), torch.from_numpy(self.frame.iloc[row, :1].values)
+        return torch.tensor(self.frame.iloc[row, 1:].values), torch.tensor(self.frame.iloc[row, :1].values)
 
 
 def from_rows(rows: RowsByIloc, numeric: int) -> Any:
@@ -169,7 +169,6 @@ def by_trainer(table: Table, features: Features) -> None:
 
 
 def epochs(table: Table, repetitions: int) -> dict[str, Any]:
-    torch.set_num_threads(1)
     features = fit(table, METADATA)
     rows = RowsByIloc(table)
     limit = 4
@@ -242,6 +241,7 @@ def main() -> None:
     arguments.add_argument("--repetitions", type=int, default=5)
     arguments.add_argument("--quick", action="store_true", help="50,000 rows, twice; nothing is written")
     given = arguments.parse_args()
+    torch.set_num_threads(1)  # torch's second thread would only wait for its turn, and spin meanwhile
     rows, repetitions = (50_000, 2) if given.quick else (given.rows, given.repetitions)
     folder = Path(tempfile.mkdtemp(prefix="stoker-bench-"))
     try:

@@ -106,14 +106,15 @@ class Vocabulary:
     def encode(self, column: pl.Series) -> Codes:
         """The column's codes. Work in Python is for each distinct string, never for each row."""
         physical = column.to_physical()
-        numbers = (physical.cast(pl.Int64).fill_null(-1) if column.null_count() else physical).to_numpy()
-        highest = int(numbers.max()) if len(numbers) else -1
-        if highest >= len(self._by_number):
-            self._by_number = np.concatenate(
-                [self._by_number, np.full(highest + 1 - len(self._by_number), -1, np.int32)]
-            )
+        highest = physical.max()
+        size = 0 if highest is None else int(highest) + 1
+        if size > len(self._by_number):
+            more = np.full(size - len(self._by_number), -1, np.int32)
+            self._by_number = np.concatenate([self._by_number, more])
+        # Null goes to a place of its own, behind the others.
+        numbers = (physical.fill_null(len(self._by_number)) if column.null_count() else physical).to_numpy()
         codes = self._look_up(numbers)
-        if codes.min(initial=0) < 0:
+        if size and self._by_number[:size].min() < 0 and codes.min() < 0:  # the small array first: it mostly answers
             self._learn(column.filter(pl.Series(codes < 0)).unique())
             codes = self._look_up(numbers)
         return codes
@@ -128,7 +129,7 @@ class Vocabulary:
         return tuple(values), renamed
 
     def _look_up(self, numbers: npt.NDArray[np.integer[Any]]) -> Codes:
-        codes: Codes = np.append(self._by_number, np.int32(MISSING))[numbers]  # -1, for null, finds the last
+        codes: Codes = np.append(self._by_number, np.int32(MISSING))[numbers]
         return codes
 
     def _learn(self, distinct: pl.Series) -> None:
