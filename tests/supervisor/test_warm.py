@@ -1,5 +1,6 @@
 """Trials forked from a zygote: the same as fresh interpreters in all but the time they take."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -80,13 +81,18 @@ def launch(lab: Lab, code: str, **fields: Any) -> Launch:
 
 
 def zygotes(home: Home) -> list[int]:
-    found = processes_with_environment("STOKER_ROOM", " " * 4096)
-    return [pid for pid in found if os.readlink(f"/proc/{pid}/cwd") == str(home.zygotes)]
+    found = []
+    for pid in processes_with_environment("STOKER_ROOM", " " * 4096):
+        with contextlib.suppress(OSError):  # another test's, gone meanwhile
+            if os.readlink(f"/proc/{pid}/cwd") == str(home.zygotes):
+                found.append(pid)
+    return found
 
 
 def end_zygotes(home: Home) -> None:
     for pid in zygotes(home):
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not zygotes(home), what="zygotes to be gone")
 
 
@@ -338,7 +344,9 @@ def test_killed_zygote_takes_its_trials_along_and_they_count_as_lost(lab: Lab) -
         assert run.process.wait(60) != 0
         wait_until(lambda child=child: not child.is_alive(), what="the child to end")
         assert "zygote" in run.log
-        assert run.lines() == ["begun"], "what it said is not lost"
+        # It may have been told to stop a moment before it was killed, and have said so.
+        assert run.lines() == output(run, "stdout").splitlines(), "nothing that it said is lost"
+        assert run.lines()[0] == "begun"
         assert not lab.server.has_ended(run.run)
     again, _ = begin(lab)
     lab.server.order_stop("cancel")
