@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from stoker import processes
 from stoker.client import Client
 from stoker.home import Home
 from stoker.schema.record import Job
@@ -90,8 +91,8 @@ def zygotes(home: Home) -> list[int]:
 
 
 def nurseries(home: Home) -> list[int]:
-    found = processes_with_environment("STOKER_HOME", str(home.root))
-    return [pid for pid in found if b"stoker.supervisor.nursery" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    here = processes_with_environment("STOKER_HOME", str(home.root))
+    return [process.pid for process in processes.with_words([b"stoker.supervisor.nursery"]) if process.pid in here]
 
 
 def children(home: Home) -> list[int]:
