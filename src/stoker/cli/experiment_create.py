@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.cli.door import Door
 from stoker.cli.experiment_lookup import find_job
+from stoker.cli.old_times import with_old_times
 from stoker.cli.output import say
 from stoker.cli.parser import Arguments, Parser
 from stoker.cli.search_config import (
@@ -96,7 +97,12 @@ def create(arguments: Arguments) -> int:
         source_of_directory(directory), values, home=home, include=[Path(path) for path in arguments.include]
     )
     with tempfile.TemporaryDirectory(prefix="stoker-") as folder:
-        shipment = pack_up(with_startup_hook(values, code), code, reading.packages, folder=Path(folder))
+        shipment = pack_up(
+            with_old_times(with_startup_hook(values, code), code, home=home),
+            code,
+            reading.packages,
+            folder=Path(folder),
+        )
         check_environment(shipment, home=home)
         job = submit_numbered(shipment, base, home=home)
     return _afterwards(arguments, job, home=home)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker.cli.experiment_create import submit_numbered
+from stoker.cli.old_times import with_old_times
 from stoker.cli.output import say
 from stoker.cli.parser import Arguments, Parser
 from stoker.cli.search_config import add_config_flags, load_config, tell
@@ -49,7 +50,12 @@ def run(arguments: Arguments) -> int:
     include = [Path(path) for path in arguments.include]
     code = look_at(source_of_directory(directory), values, home=home, include=include)
     with tempfile.TemporaryDirectory(prefix="stoker-") as folder:
-        shipment = pack_up(with_startup_hook(values, code), code, reading.packages, folder=Path(folder))
+        shipment = pack_up(
+            with_old_times(with_startup_hook(values, code), code, home=home),
+            code,
+            reading.packages,
+            folder=Path(folder),
+        )
         check_environment(shipment, home=home)
         try:
             job = submit_numbered(shipment, base, home=home)

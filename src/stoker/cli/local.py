@@ -5,11 +5,14 @@ import os
 import re
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoker.cli import flags, local_predict
 from stoker.cli.gcloud import add_global_flags, unused_global_flags
+from stoker.cli.old_times import with_old_times
 from stoker.cli.output import say
 from stoker.cli.parser import Arguments, Parser
 from stoker.cli.shipment import Code, check_module, is_local, look_at, writable
@@ -68,6 +71,9 @@ def train(arguments: Arguments) -> int:
     source = source_of_package(Path(arguments.package_path or "."), module=arguments.module_name)
     code = look_at(source, {"environment": environment}, home=home)
     check_module(arguments.module_name, code, ())
+    fitted = with_old_times({"module": arguments.module_name, "environment": environment}, code, home=home)
+    arguments.python_version = fitted["environment"]["python"]
+    code = _requiring(code, fitted["environment"].get("requirements", ()))
     launch = _launch(arguments, code)
     run_dir = home.root / "runs" / "local" / launch.job
     with contextlib.ExitStack() as stack:
@@ -83,6 +89,10 @@ def train(arguments: Arguments) -> int:
         )
     _say_what_was_reported(run_dir)
     return exit_code
+
+
+def _requiring(code: Code, more: Sequence[str]) -> Code:
+    return replace(code, project=replace(code.project, requirements=(*code.project.requirements, *more)))
 
 
 def _warn(arguments: Arguments) -> None:

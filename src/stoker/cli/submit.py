@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from stoker.cli import training_flags
 from stoker.cli.door import Door
 from stoker.cli.gcloud import add_format_flag, print_as
+from stoker.cli.old_times import with_old_times
 from stoker.cli.output import say
 from stoker.cli.parser import Arguments, Parser
 from stoker.cli.shipment import Code, Shipment, check_environment, is_local, look_at, pack_up, writable
@@ -112,6 +113,8 @@ def _code_of_training(arguments: Arguments, values: Values, packages: tuple[str,
 def _submit(arguments: Arguments, values: Values, code: Code | None, packages: tuple[str, ...], *, home: "Home") -> int:
     if values.get("kind", "train") == "train" and not values.get("module"):
         raise UsageError("Which module? Give it by --module-name, like --module-name trainer.task.")
+    if code is not None:
+        values = with_old_times(values, code, home=home)
     with tempfile.TemporaryDirectory(prefix="stoker-") as folder:
         shipment = pack_up(values, code, packages, folder=Path(folder))
         check_environment(shipment, home=home)
