@@ -40,6 +40,14 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def show_bar(name: str, done: float, total: float, *, words: str) -> None:
+    """A bar of progress that is written over itself, and `words` behind it; on a terminal only."""
+    if sys.stderr.isatty():
+        share = min(done / total, 1.0) if total else 1.0
+        line = f"{name[-30:]:<16} {'#' * round(30 * share):<30} {words}"
+        print(f"\r\033[K{line}" + "\n" * (done >= total), end="", file=sys.stderr, flush=True)
+
+
 def print_json(value: "BaseModel | Sequence[BaseModel]") -> None:
     """One JSON document on stdout; NaN and the infinities as strings, so that any reader takes it."""
     if isinstance(value, Sequence):

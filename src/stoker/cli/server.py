@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from stoker.cli import flags
-from stoker.cli.output import say
+from stoker.cli.output import say, show_bar
 from stoker.cli.parser import Arguments, Parser
 from stoker.errors import ConflictError, ServerError, UsageError
 from stoker.processes import ProcessId
@@ -150,11 +150,7 @@ def copy_store(arguments: Arguments) -> None:
 
 
 def _show_step(table: str, done: int, total: int) -> None:
-    """A bar that is written over itself; on a terminal only."""
-    if sys.stderr.isatty():
-        share = done / total if total else 1.0
-        line = f"{table:<16}{'#' * round(30 * share):<30} {done} of {total}"
-        print(f"\r\033[K{line}" + "\n" * (done >= total), end="", file=sys.stderr, flush=True)
+    show_bar(table, done, total, words=f"{done} of {total}")
 
 
 def page_url(client: "Client") -> str:

@@ -1,15 +1,14 @@
 """`stoker storage`: files and buckets by URL, and the gateway in the foreground."""
 
-import contextlib
 import json
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stoker.cli.flags import whole
-from stoker.cli.output import say, table
+from stoker.cli.output import say, show_bar, table
 from stoker.cli.parser import Arguments, Parser
 from stoker.errors import StokerError, UsageError
 
@@ -94,8 +93,8 @@ def cp(arguments: Arguments) -> None:
         raise UsageError(f"Several sources go into a folder: write {arguments.target}/ (with a slash).")
     files = size = unchanged = 0
     for source in arguments.sources:
-        with _progress(source) as progress:
-            copied = storage.copy(source, arguments.target, recursive=arguments.recursive, progress=progress)
+        progress = _progress(source)
+        copied = storage.copy(source, arguments.target, recursive=arguments.recursive, progress=progress)
         files += copied.files
         size += copied.size_bytes
         unchanged += copied.unchanged
@@ -194,19 +193,17 @@ def _say_where(storage: "Storage", urls: Sequence[str]) -> None:
             say(storage.where(url) + ".")
 
 
-@contextlib.contextmanager
-def _progress(source: str) -> "Iterator[Progress | None]":
+def _progress(source: str) -> "Progress | None":
     """A bar on a terminal, nothing elsewhere."""
     if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+        return None
+    began = time.monotonic()
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(source, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    def show(done: int, total: int) -> None:
+        rate = in_words(int(done / max(time.monotonic() - began, 1e-3)))
+        show_bar(source, done, total, words=f"{in_words(done)} of {in_words(total)}, {rate}/s")
+
+    return show
 
 
 def _plain(item: "Listed") -> dict[str, object]:
