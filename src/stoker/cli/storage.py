@@ -1,5 +1,6 @@
 """`stoker storage`: files and buckets by URL, and the gateway in the foreground."""
 
+import contextlib
 import json
 import shutil
 import sys
