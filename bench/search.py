@@ -90,7 +90,7 @@ trials, at_once = int(sys.argv[1]), int(sys.argv[2])
 def objective(config):
     tune.report({"loss": config["x"]})
 
-ray.init(num_cpus=at_once, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+ray.init(address="local", num_cpus=at_once, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
 settings = tune.TuneConfig(num_samples=trials, metric="loss", mode="min", max_concurrent_trials=at_once)
 tuner = tune.Tuner(
     objective, param_space={"x": tune.uniform(0, 1)}, tune_config=settings, run_config=tune.RunConfig(verbose=0)
