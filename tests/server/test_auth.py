@@ -1,10 +1,12 @@
 """Who is let in."""
 
+import gzip
 import http.client
+import re
 
 import pytest
 
-from tests.server.asking import API, BEARER, ask
+from tests.server.asking import API, BEARER, Answer, ask
 from tests.server.conftest import TOKEN, Served
 
 pytestmark = pytest.mark.slow
@@ -99,11 +101,34 @@ def test_page_is_whole_and_has_no_inline_script(served: Served) -> None:
     page = ask(served, "GET", "/", headers=cookie).body.decode()
 
     assert "onclick" not in page
-    for path in ("/ui/app.js", "/ui/style.css"):
-        assert path in page
-        assert ask(served, "GET", path, headers=cookie).status == 200
-    script = ask(served, "GET", "/ui/app.js", headers=cookie).body.decode()
-    assert "innerHTML" not in script
+    paths = re.findall(r'(?:src|href)="(/ui/[^"]+)"', page)
+    assert {path.rpartition("/")[2] for path in paths} >= {"app.js", "theme-first.js", "jobs.js", "base.css"}
+    for path in paths:
+        file = ask(served, "GET", path, headers={"Accept-Encoding": "gzip"})
+        assert file.status == 200
+        assert "immutable" in file.headers["cache-control"]
+        assert b"innerHTML" not in gzip.decompress(file.body)
+    assert not re.search(r"<script(?![^>]* src=)", page)
+
+
+@pytest.mark.parametrize("path", ["/ui/x/../../auth.py", "/ui/x/%2e%2e/app.py", "/ui/x/index.html"])
+def test_page_gives_out_its_own_files_only(served: Served, path: str) -> None:
+    assert ask(served, "GET", path, headers={}).status == 404
+
+
+def test_sign_in_takes_the_token_from_our_own_form_only(served: Served) -> None:
+    ours = {"Origin": served.address.url, "Content-Type": "application/x-www-form-urlencoded"}
+
+    def sign_in(token: str, headers: dict[str, str]) -> Answer:
+        return ask(served, "POST", "/jobs/mine?tab=logs", body=f"token={token}".encode(), headers=headers)
+
+    assert sign_in(TOKEN, {**ours, "Origin": "http://127.0.0.1:1"}).status == 403
+    wrong = sign_in("wrong", ours)
+    assert wrong.status == 401
+    assert "set-cookie" not in wrong.headers
+    right = sign_in(TOKEN, ours)
+    assert (right.status, right.headers["location"]) == (303, "/jobs/mine?tab=logs")
+    assert "HttpOnly" in right.headers["set-cookie"]
 
 
 def test_cookie_changes_things_from_our_own_page_only(served: Served) -> None:

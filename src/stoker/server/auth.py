@@ -13,7 +13,9 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 API = "/api/v1"
-_OPEN_PATHS = frozenset({f"{API}/health", "/", "/ui/app.js", "/ui/style.css"})
+# The page's own addresses: its files hold no secret, and routes/page.py asks who wants its shell.
+_OPEN_PATHS = frozenset({f"{API}/health", "/", "/pools", "/models", "/compare", "/login", "/logout"})
+_OPEN_FOLDERS = ("/ui/", "/jobs/", "/models/")
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
 _JSON_BYTES = 4 << 20
 _EVENTS_BYTES = 64 << 20
@@ -26,6 +28,11 @@ def cookie_name(port: int | None) -> str:
 
 def is_token(given: str | None, token: str) -> bool:
     return given is not None and hmac.compare_digest(given.encode(), token.encode())
+
+
+def is_own_page(headers: Headers) -> bool:
+    """The request was sent by a page of this very server; browsers say where it comes from, and scripts cannot lie."""
+    return headers.get("origin") == f"http://{headers.get('host')}"
 
 
 class Gate:
@@ -51,7 +58,7 @@ class Gate:
         # A page on another site can make a browser send requests here under a name of its own (DNS rebinding).
         if not _is_loopback(headers.get("host", "")):
             return 421, "This server answers to 127.0.0.1 and localhost only."
-        if scope["path"] not in _OPEN_PATHS and not self._is_allowed(scope, headers):
+        if not _is_open(scope["path"]) and not self._is_allowed(scope, headers):
             return (
                 401,
                 "No or wrong token. It is in server.json in STOKER_HOME; send it as Authorization: Bearer TOKEN.",
@@ -65,7 +72,7 @@ class Gate:
         kind, _, given = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
             return is_token(given, self._token)
-        if scope["method"] not in _SAFE_METHODS and headers.get("origin") != f"http://{headers.get('host')}":
+        if scope["method"] not in _SAFE_METHODS and not is_own_page(headers):
             return False  # a cookie comes along with requests of other local pages too: only ours may change things
         return has_cookie(headers, scope, self._token)
 
@@ -82,6 +89,10 @@ def has_cookie(headers: Headers, scope: Scope, token: str) -> bool:
         return False
     found = cookies.get(cookie_name(_port(scope)))
     return is_token(found.value if found else None, token)
+
+
+def _is_open(path: str) -> bool:
+    return path in _OPEN_PATHS or path.startswith(_OPEN_FOLDERS)
 
 
 class TooLargeError(Exception):
