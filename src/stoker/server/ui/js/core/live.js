@@ -74,7 +74,7 @@ async function listen(mine, old) {
   const path = hasStream ? `/stream?topics=${mine.topics.map(encodeURIComponent).join(",")}` : "/events";
   let watchdog = setTimeout(() => mine.stop.abort(new Error("silent")), SILENCE_MS);
   const response = await fetch(API + path, { signal: mine.stop.signal, headers: { Accept: "text/event-stream" }, cache: "no-store" });
-  if (response.status === 404 && hasStream) {
+  if (response.status === 404 && hasStream && /^Not Found/.test((await response.json()).error)) { // no such route, not no such job
     hasStream = false;
     clearTimeout(watchdog);
     return listen(mine, old);
@@ -125,7 +125,7 @@ function dispatch(text) {
 function deliver(event, data) {
   for (const one of [...subscribers]) {
     if (!subscribers.has(one)) continue;
-    if (event === "resync") one.handlers.resync?.();
+    if (event === "resync") { if (!data.topics || one.topics.some((topic) => data.topics.includes(topic))) one.handlers.resync?.(); }
     else one.handlers[event]?.(data);
   }
 }
