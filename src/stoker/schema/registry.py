@@ -112,6 +112,7 @@ class NewVersion(Model):
     origin: str | None = None
     job: str | None = None
     trial: int | None = None
+    checkpoint: str | None = Field(None, description="of that trial this checkpoint, by its path, and nothing else")
     framework: str | None = None
     runtime_version: str | None = None
     python_version: str | None = None
@@ -140,6 +141,8 @@ class NewVersion(Model):
             raise ValueError("a version is made from `origin` (a folder or URL) or from a `job`: give one of them")
         if self.trial is not None and self.job is None:
             raise ValueError("`trial` is a number within a `job`: give that too")
+        if self.checkpoint is not None and self.job is None:
+            raise ValueError("`checkpoint` is one of a `job`: give that too")
         return self
 
 

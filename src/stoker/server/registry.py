@@ -46,7 +46,7 @@ class Registry:
         self._check_free(model, new.name)
         storage = Storage(self.home.root)
         if new.job is not None:
-            source = source_of_job(self.store, storage, job=new.job, trial=new.trial)
+            source = source_of_job(self.store, storage, job=new.job, trial=new.trial, checkpoint=new.checkpoint)
         else:
             source = Source(url=_checked_origin(str(new.origin)))
         number, name = self._numbered(model, new.name)

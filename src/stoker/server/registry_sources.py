@@ -34,21 +34,30 @@ class Source:
     is_checkpoint: bool = False
 
 
-def source_of_job(store: Store, storage: Storage, *, job: str, trial: int | None) -> Source:
-    """Of this trial, or of a search's best. NotFoundError, with all that was looked for, if it left nothing."""
+def source_of_job(
+    store: Store, storage: Storage, *, job: str, trial: int | None, checkpoint: str | None = None
+) -> Source:
+    """Of this trial, or of a search's best. NotFoundError, with all that was looked for, if it left nothing.
+
+    With the path of a checkpoint it is that one, whatever else the trial left.
+    """
     found = store.job(job)
     chosen = _trial(store, found, trial)
     origin = _origin(found, chosen)
     metrics = {name: value for name, value in chosen.metrics.items() if math.isfinite(value)}
+    if checkpoint is not None:
+        which = _named_checkpoint(store, job, chosen, path=checkpoint)
+        where = origin.with_(checkpoint=which.path, run=which.run)
+        return Source(which.path, origin=where, metrics=metrics, is_checkpoint=True)
     saved = [each for each in store.models.saved_models(job) if each.trial == chosen.number]
     if (model := _newest(storage, saved)) is not None:
         return Source(model.path, origin=origin.with_(run=model.run), metrics={**metrics, **model.metrics})
     job_dir = job_dir_of(found.spec, chosen)
     if job_dir is not None and (bare := _in_job_dir(storage, job_dir)) is not None:
         return Source(bare[0], files=bare[1], origin=origin, metrics=metrics)
-    if (checkpoint := _best_checkpoint(store, storage, found, chosen)) is not None:
-        where = origin.with_(checkpoint=checkpoint.path, run=checkpoint.run)
-        return Source(checkpoint.path, origin=where, metrics=metrics, is_checkpoint=True)
+    if (best := _best_checkpoint(store, storage, found, chosen)) is not None:
+        where = origin.with_(checkpoint=best.path, run=best.run)
+        return Source(best.path, origin=where, metrics=metrics, is_checkpoint=True)
     looked = "no model that its code said it saved (ctx.save_model)"
     looked += f", no model file under {job_dir}" if job_dir else ", no job-dir"
     raise NotFoundError(f"Trial {chosen.number} of job {job!r} left nothing to register: {looked}, no checkpoint.")
@@ -126,6 +135,14 @@ def _in_job_dir(storage: Storage, job_dir: str) -> tuple[str, tuple[str, ...]] |
     if CARD in kinds or not _WHOLE_FOLDERS.isdisjoint(kinds.values()):
         return outer[0], ()
     return outer[0], tuple(kinds)
+
+
+def _named_checkpoint(store: Store, job: str, trial: Trial, *, path: str) -> CheckpointRecord:
+    """Only what a run of the trial reported: not any folder of this machine under the trial's name."""
+    for each in reversed(store.checkpoints(job)):
+        if each.trial == trial.number and each.path == path:
+            return each
+    raise NotFoundError(f"Trial {trial.number} of job {job!r} reported no checkpoint {path}.")
 
 
 def _best_checkpoint(store: Store, storage: Storage, job: Job, trial: Trial) -> CheckpointRecord | None:

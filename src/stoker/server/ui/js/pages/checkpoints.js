@@ -1,12 +1,11 @@
 // Checkpoints, and the button that makes a model of one.
 
-import { get, post } from "../core/api.js";
 import { h } from "../core/dom.js";
 import { bytes, number, timeAgo, whole } from "../core/format.js";
-import { modelPath, trialPath } from "../core/route.js";
+import { trialPath } from "../core/route.js";
 import { empty } from "../widgets/states.js";
-import { attempt } from "../widgets/toast.js";
-import { askFor, table } from "./parts.js";
+import { table } from "./parts.js";
+import { registerTrial } from "./saved_models.js";
 
 /** A table of checkpoints (GET /jobs/{job}/checkpoints), newest first; with `metric`, its value at each. */
 export function checkpointTable(job, checkpoints, { metric = null, showTrial = true } = {}) {
@@ -23,27 +22,9 @@ export function checkpointTable(job, checkpoints, { metric = null, showTrial = t
   ]));
 }
 
-/** Ask for a name and keep what this checkpoint is as a version of that model, made if it is not there. */
-export async function register(job, checkpoint) {
-  const base = job.id.replace(/_\d+$/, "");
-  const text = `A copy of the checkpoint at step ${checkpoint.step} of trial ${checkpoint.trial} is kept as a new version.`;
-  const fields = [{ name: "model", label: "Model", value: base }, { name: "alias", label: "Alias, if any", placeholder: "candidate" }];
-  const given = await askFor("Register as model", fields, { text, word: "Register" });
-  if (!given) return;
-  await attempt(() => keep(job, checkpoint, given), (version) => [`Registered as version ${version.name} of `,
-    h("a", { href: modelPath(version.model) }, version.model)]);
-}
-
-async function keep(job, checkpoint, { model, alias }) {
-  const path = `/models/${encodeURIComponent(model)}`;
-  try {
-    await get(path);
-  } catch (error) {
-    if (error.status !== 404) throw error;
-    await post("/models", { name: model });
-  }
-  const from = { job: job.id, trial: checkpoint.trial, checkpoint: checkpoint.path, metadata: { step: checkpoint.step } };
-  return post(`${path}/versions`, alias ? { ...from, alias } : from);
+function register(job, { trial, step, path }) {
+  const text = `A copy of the checkpoint at step ${step} of trial ${trial} is kept as a new version.`;
+  return registerTrial(job, trial, text, { checkpoint: path, metadata: { step } });
 }
 
 function metricNames(checkpoints) {

@@ -1,0 +1,110 @@
+// A job: how it stands and why, its curves, and for a search what was tried. The tabs are loaded when they are opened.
+
+import { get, resource } from "../core/api.js";
+import { fill, h, settled } from "../core/dom.js";
+import { stateMark } from "../core/format.js";
+import { jobPath } from "../core/route.js";
+import { failure, loading, notices } from "../widgets/states.js";
+import { tabs } from "../widgets/tabs.js";
+import { checkpointTable } from "./checkpoints.js";
+import { showCode } from "./code.js";
+import { curves } from "./curves.js";
+import { showConfig } from "./job_config.js";
+import { jobHeader } from "./job_header.js";
+import { body, card } from "./parts.js";
+import { searchOverview } from "./search.js";
+import { savedModels } from "./saved_models.js";
+
+const POINTS = 800;
+const REFRESH_MS = 500;
+
+export async function mount(root, ctx) {
+  const name = ctx.params.job;
+  const path = `/jobs/${encodeURIComponent(name)}`;
+  ctx.title(name, [["Jobs", "/"], [name]]);
+  const notice = notices();
+  const head = h("div", {}, loading(3));
+  const place = h("div", { class: "stack" });
+  fill(root, notice.element, head, place);
+  const page = { job: null, view: null, path, ctx };
+  const job = resource((signal) => get(path, { signal }), async (found, { error, at }) => {
+    notice.show(error, { retry: job.load, at });
+    if (!found) return void fill(head);
+    page.job = found;
+    await showHead(head, page, job.load);
+    if (!place.firstChild) showTabs(place, page);
+  });
+  const refresh = settled(job.load, REFRESH_MS);
+  ctx.onLeave(() => { job.close(); page.tabs?.close(); });
+  ctx.live([`job:${name}`], {
+    resync: () => { job.load(); page.view?.load?.(); },
+    job: (line) => { if (line.id === name) refresh(); },
+    trials: (message) => { if (message.job === name) page.view?.trials?.(message); },
+    metrics: (message) => { if (message.job === name) page.view?.took?.(message); },
+  });
+}
+
+async function showHead(head, page, changed) {
+  const { job } = page;
+  if (job.state === "FAILED" && page.failingLine === undefined) page.failingLine = await failingLine(page);
+  if (head.contains(document.activeElement)) head.dataset.focus = document.activeElement.textContent;
+  fill(head, jobHeader(job, { changed, failingLine: page.failingLine }));
+  const again = [...head.querySelectorAll("button")].find((button) => button.textContent === head.dataset.focus);
+  again?.focus({ preventScroll: true });
+  delete head.dataset.focus;
+}
+
+/** The number of the last line that says ERROR, or of the traceback's end. */
+async function failingLine({ path, ctx }) {
+  for (const filter of [{ text: "Error:" }, { level: "ERROR" }]) {
+    try {
+      const found = await get(`${path}/logs/lines`, { query: { ...filter, from: -1, count: 1 }, signal: ctx.signal });
+      if (found.n.length) return found.n.at(-1);
+    } catch { return null; } // then the link leads to the errors of the log
+  }
+  return null;
+}
+
+function showTabs(place, page) {
+  const { job, ctx } = page;
+  const items = [
+    { id: "overview", title: job.spec.search ? "Search" : "Curves", show: (panel) => overview(panel, page) },
+    { id: "checkpoints", title: "Checkpoints & models", show: (panel) => checkpoints(panel, page) },
+    { id: "code", title: "Code", show: (panel) => showCode(panel, page.job, ctx.signal) },
+    { id: "config", title: "Config & environment", show: (panel) => showConfig(panel, page.job, ctx.signal) },
+    ...(job.spec.search ? [] : [{ id: "runs", title: "Runs", show: (panel) => fill(panel, runsCard(page.job.trials[0])) }]),
+  ];
+  page.tabs = tabs(items, { label: "Views of the job" });
+  fill(place, page.tabs.element, page.tabs.panel);
+  page.tabs.start();
+}
+
+function overview(panel, page) {
+  page.view = page.job.spec.search ? searchOverview(page) : curves({ read: (axis) => readSeries(page, axis) });
+  fill(panel, page.view.element);
+  page.view.load();
+  return () => { page.view.close(); page.view = null; };
+}
+
+async function readSeries({ path, ctx }, axis) {
+  return [await get(`${path}/series`, { query: { ...axis, points: POINTS }, signal: ctx.signal })];
+}
+
+function checkpoints(panel, { job, path, ctx }) {
+  fill(panel, loading());
+  Promise.all([get(`${path}/checkpoints`, { signal: ctx.signal }), get(`${path}/models`, { signal: ctx.signal })]).then(
+    ([list, models]) => fill(panel,
+      card({ title: "Checkpoints", sub: String(list.length), name: "checkpoints" }, checkpointTable(job, list, { showTrial: Boolean(job.spec.search) })),
+      models.length ? savedModels(job, models) : null),
+    (error) => { if (error.name !== "AbortError") fill(panel, failure(error)); });
+}
+
+/** The attempts at a trial, and why each ended. */
+export function runsCard(trial) {
+  const rows = (trial?.runs ?? []).map((run) => h("tr", {}, h("td", {}, String(run.attempt)), h("td", {}, stateMark(run.state)),
+    h("td", {}, run.message || run.exit?.message || ""), h("td", {}, h("code", {}, run.directory))));
+  return card({ title: "Runs", sub: "attempts at it, oldest first", wide: true, name: "runs" }, body(h("table", { class: "plain-table" },
+    h("thead", {}, h("tr", {}, ["Attempt", "State", "Why it ended", "Directory"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, rows))));
+}
+
+export const backTo = (job) => [["Jobs", "/"], [job, jobPath(job)]];
