@@ -86,9 +86,32 @@ def test_bad_file_is_refused(tmp_path: Path, text: str, words: str) -> None:
 def test_known_options_are_these(tmp_path: Path) -> None:
     from stoker.server.settings import Config, PoolConfig
 
-    options = {"pools", "default_pool", "idle_exit_s", "max_package_bytes", "database", "models"}
+    options = {"pools", "default_pool", "idle_exit_s", "max_package_bytes", "database", "models", "server_url"}
     assert set(Config.model_fields) == options
-    assert set(PoolConfig.model_fields) == {"engine", "cpus", "memory_gb", "gpus", "ignore_accelerators", "tiers"}
+    of_ray = {"address", "python", "node_python", "home", "placement", "resources", "autoscale", "max_nodes"}
+    of_all = {"engine", "cpus", "memory_gb", "gpus", "ignore_accelerators", "tiers"}
+    assert set(PoolConfig.model_fields) == of_all | of_ray
+
+
+def test_ray_pool_has_an_address_and_knows_nothing_of_its_size(tmp_path: Path) -> None:
+    pool = load(tmp_path, '[pools.big]\nengine = "ray"\naddress = "head:6379"\nplacement = "spread"\n').pools["big"]
+
+    assert pool.ray is not None
+    assert (pool.ray.address, pool.ray.placement, pool.engine_name) == ("head:6379", "spread", "ray:big")
+    assert pool.capacity.cpus == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('engine = "ray"', "needs address"),
+        ('engine = "ray"\naddress = "nowhere"', "needs address"),
+        ('address = "head:6379"', "for engine = 'ray' alone"),
+    ],
+)
+def test_ray_pool_that_cannot_be_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        load(tmp_path, f"[pools.big]\n{text}\n")
 
 
 # --- choose_pool

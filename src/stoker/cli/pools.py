@@ -1,6 +1,9 @@
-"""`stoker pools`: where jobs run, how full it is, and who waits."""
+"""`stoker pools`: where jobs run, how full it is, who waits; and adding a cluster to them."""
 
+import json
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoker.cli.output import print_json, table
@@ -15,6 +18,31 @@ def build(parser: Parser) -> None:
         "list", list_pools, help="list pools: what they have, what is in use", example="stoker pools list --json"
     )
     command.add_argument("--json", action="store_true", help="print JSON")
+    command = parser.add_command(
+        "describe", describe_pool, help="show one pool", example="stoker pools describe cluster --json"
+    )
+    command.add_argument("name", help="the pool")
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command = parser.add_command(
+        "add",
+        add_pool,
+        help="add a Ray cluster to config.toml as a pool",
+        example="stoker pools add cluster --engine ray --address ray-head:6379",
+    )
+    command.add_argument("name", help="what jobs call it: --region NAME")
+    command.add_argument("--engine", choices=["ray"], default="ray", help="what runs there (default: ray)")
+    command.add_argument("--address", required=True, help="HOST:PORT of the cluster's head")
+    command.add_argument("--python", help="a Python with the cluster's versions of Ray and Python")
+    command.add_argument("--node-python", help="the nodes' Python for supervisors, and so the default runtime")
+    command.add_argument("--node-home", help="folder on the nodes; on a shared file system, if there are several hosts")
+    command.add_argument("--placement", choices=["pack", "spread"], help="few nodes for a job (default), or many")
+    command.add_argument(
+        "--max-nodes", type=int, help="the cluster grows up to this: jobs may ask for more than it has"
+    )
+    command = parser.add_command(
+        "remove", remove_pool, help="take a pool out of config.toml", example="stoker pools remove cluster"
+    )
+    command.add_argument("name", help="the pool")
 
 
 def list_pools(arguments: Arguments) -> None:
@@ -25,6 +53,65 @@ def list_pools(arguments: Arguments) -> None:
         print_json(pools)
     else:
         print(pools_table(pools))
+
+
+def describe_pool(arguments: Arguments) -> None:
+    from stoker.client import connect
+    from stoker.errors import NotFoundError
+
+    pools = connect().pools()
+    found = [pool for pool in pools if pool.name == arguments.name]
+    if not found:
+        raise NotFoundError(f"No pool named {arguments.name!r}. Pools: {', '.join(pool.name for pool in pools)}.")
+    if arguments.json:
+        print_json(found[0])
+        return
+    print(pools_table(found))
+    for title, jobs in (("running", found[0].running), ("queued", found[0].queued)):
+        print(f"{title}: {', '.join(jobs) or 'none'}")
+
+
+def add_pool(arguments: Arguments) -> None:
+    from stoker.errors import ConflictError
+    from stoker.home import Home
+
+    home = Home.find().make()
+    text = _config_text(home.config)
+    if _section(arguments.name).search(text):
+        raise ConflictError(f"{home.config} has a pool {arguments.name!r} already. Remove it first, or edit it there.")
+    values = {
+        "engine": arguments.engine,
+        "address": arguments.address,
+        "python": arguments.python,
+        "node_python": arguments.node_python,
+        "home": arguments.node_home,
+        "placement": arguments.placement,
+        "autoscale": True if arguments.max_nodes else None,
+        "max_nodes": arguments.max_nodes,
+    }
+    # JSON's strings, numbers and truth values are TOML's too.
+    lines = [f"{name} = {json.dumps(value)}" for name, value in values.items() if value is not None]
+    # A file without pools means this machine; with one pool written down, that has to be as well.
+    here = "" if re.search(r"^\s*\[pools\.", text, re.MULTILINE) else '\n[pools.local]\nengine = "local"\n'
+    _write_checked(home.config, f"{text.rstrip()}\n{here}\n[pools.{arguments.name}]\n" + "\n".join(lines) + "\n")
+    print(arguments.name)
+
+
+def remove_pool(arguments: Arguments) -> None:
+    from stoker.client import connect
+    from stoker.errors import ConflictError, NotFoundError
+    from stoker.home import Home
+
+    home = Home.find()
+    text = _config_text(home.config)
+    section = _section(arguments.name)
+    if not section.search(text):
+        raise NotFoundError(f"{home.config} has no pool {arguments.name!r}. List them with `stoker pools list`.")
+    used = [pool for pool in connect().pools() if pool.name == arguments.name and (pool.running or pool.queued)]
+    if used:
+        jobs = ", ".join([*used[0].running, *used[0].queued])
+        raise ConflictError(f"Jobs of pool {arguments.name!r} are not over: {jobs}. Cancel them, or wait.")
+    _write_checked(home.config, section.sub("", text))
 
 
 def pools_table(pools: "Sequence[PoolStatus]") -> str:
@@ -42,3 +129,30 @@ def pools_table(pools: "Sequence[PoolStatus]") -> str:
         counts = [str(len(pool.running)), str(len(pool.queued))]
         rows.append([pool.name, pool.engine, *amounts, *counts, " ".join(pool.tiers)])
     return table(head, rows)
+
+
+def _config_text(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def _section(pool: str) -> re.Pattern[str]:
+    """The pool's table with those inside it, up to the next table of another."""
+    name = re.escape(pool)
+    return re.compile(rf"^\s*\[pools\.{name}(?:\.[^\]]*)?\][^\n]*\n(?:(?!\s*\[).*(?:\n|\Z))*", re.MULTILINE)
+
+
+def _write_checked(path: Path, text: str) -> None:
+    """Replace the file whole, once the server's own reader has taken what it will hold; else it stays as it was."""
+    import os
+
+    from stoker.engines.local import local_capacity
+    from stoker.server.settings import load_settings
+
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_text(text, encoding="utf-8")
+    try:
+        load_settings(partial, capacity=local_capacity)
+        partial.chmod(path.stat().st_mode if path.exists() else 0o600)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

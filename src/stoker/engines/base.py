@@ -11,6 +11,7 @@ class Liveness(StrEnum):
     """What an engine knows of a run it was given. Why a run ended is for its events to say."""
 
     ALIVE = "alive"
+    WAITING = "waiting"  # for a place on its cluster; `diagnose` says for what
     GONE = "gone"
 
 
@@ -32,7 +33,7 @@ class Engine(Protocol):
         ...
 
     def poll(self, handles: Sequence[str]) -> Mapping[str, Liveness]:
-        """Which of these still have a living supervisor. Unknown handles are GONE."""
+        """Which of these still have a living supervisor, or wait for one. Unknown handles are GONE."""
         ...
 
     def cancel(self, handle: str) -> None:
@@ -40,7 +41,7 @@ class Engine(Protocol):
         ...
 
     def diagnose(self, handle: str) -> str:
-        """What is known of why a GONE run vanished, in a few lines for a person; empty if nothing is."""
+        """What is known of why a GONE run vanished or a WAITING one waits, for a person; empty if nothing is."""
         ...
 
     def drain(self, handle: str) -> str | None:

@@ -38,6 +38,7 @@ class Launch(Model):
     data: dict[str, Any] = {}
     job_dir: str | None = None
     replicas: tuple[Replica, ...]
+    addresses: dict[str, str] = {}  # "host:port" of the replicas, when they are on several nodes
     start_port: int | None = None  # of the replicas' addresses; free ports when not given
     chief_name: str = "chief"
     in_search: bool = False  # CLOUD_ML_TRIAL_ID and TF_CONFIG's task.trial are for searches alone
@@ -47,6 +48,10 @@ class Launch(Model):
     seed: int = 0
     max_running_s: float | None = None
     grace_s: float = 30.0
+
+    @property
+    def num_nodes(self) -> int:
+        return 1 + max(replica.node for replica in self.replicas)
 
     @property
     def world_size(self) -> int:

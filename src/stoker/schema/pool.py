@@ -1,10 +1,14 @@
 """A pool's capacity, and what a job's words about size (slots, tier, machine types) come to on it."""
 
+import hashlib
 import re
-from typing import Literal
+from collections.abc import Sequence
+from typing import Annotated, Literal
 
-from stoker.errors import UsageError
-from stoker.schema.job import Resources, Role, RoleSpec, Share
+from pydantic import Field
+
+from stoker.errors import StokerError, UsageError
+from stoker.schema.job import Amount, Resources, Role, RoleSpec, Share
 from stoker.schema.launch import Replica
 from stoker.schema.model import Model
 
@@ -19,14 +23,51 @@ DEFAULT_TIERS: dict[str, Tier] = {
 }
 
 
+class RayPool(Model):
+    """What is to be known of a Ray cluster; the fields of `[pools.NAME]` that are Ray's."""
+
+    address: str
+    python: str | None = None  # with the cluster's versions of Ray and Python; the server's own if not given
+    node_python: str | None = None  # of supervisors on the nodes, and so the default runtime; else that of Ray there
+    home: str | None = None  # where nodes keep packages, environments and run directories
+    placement: Literal["pack", "spread"] = "pack"
+    resources: dict[str, Amount] = {}  # of Ray's own names, taken by each node of a run
+    server_url: str | None = None  # as the nodes see the server
+
+    @property
+    def key(self) -> str:
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:8]
+
+
 class Pool(Model):
     """A named engine with its capacity."""
 
     name: str
-    engine: Literal["local"] = "local"
+    engine: Literal["local", "ray"] = "local"
     capacity: Share
+    nodes: tuple[Share, ...] = ()  # of several machines, what each has; none is one machine of this capacity
+    autoscale: bool = False  # a job may ask for more than there is now, and waits until the cluster has grown
+    max_nodes: Annotated[int, Field(ge=1)] | None = None  # to which it may grow
+    ray: RayPool | None = None
+    trouble: str = ""  # why nothing can be started there now
     tiers: dict[str, Tier] = DEFAULT_TIERS
     ignore_accelerators: bool = False
+
+    @property
+    def engine_name(self) -> str:
+        """Which engine: each cluster is one of its own."""
+        return self.engine if self.engine == "local" else f"{self.engine}:{self.name}"
+
+    @property
+    def limit(self) -> Share:
+        """What it has, or could have once it has grown."""
+        if not self.autoscale:
+            return self.capacity
+        if self.max_nodes is None or not self.nodes:
+            return Share(cpus=_MANY, memory_gb=_MANY, gpus=_MANY)
+        largest = _largest(self.nodes)
+        sizes = [*self.nodes, *[largest] * max(self.max_nodes - len(self.nodes), 0)]
+        return _sum(sizes)
 
     @property
     def slots(self) -> int:
@@ -47,14 +88,18 @@ def replicas_for(resources: Resources, pool: Pool) -> tuple[Replica, ...]:
                 Replica(role=role, index=index, rank=rank, cpus=spec.cpus, memory_gb=spec.memory_gb, gpus=spec.gpus)
             )
     _check_fits(resources, replicas, pool)
-    return tuple(replicas)
+    return _on_nodes(replicas, pool) if pool.engine != "local" else tuple(replicas)
 
 
 def total(replicas: tuple[Replica, ...] | list[Replica]) -> Share:
+    return _sum(replicas)
+
+
+def _sum(shares: Sequence[Share]) -> Share:
     return Share(
-        cpus=sum(r.cpus for r in replicas),
-        memory_gb=sum(r.memory_gb for r in replicas),
-        gpus=sum(r.gpus for r in replicas),
+        cpus=sum(share.cpus for share in shares),
+        memory_gb=sum(share.memory_gb for share in shares),
+        gpus=sum(share.gpus for share in shares),
     )
 
 
@@ -87,6 +132,45 @@ def _roles(resources: Resources, pool: Pool) -> Tier:
     return {Role.CHIEF: each, Role.WORKER: each.with_(count=resources.slots - 1)}
 
 
+_MANY = 1e9
+
+
+def _largest(nodes: Sequence[Share]) -> Share:
+    return Share(
+        cpus=max(node.cpus for node in nodes),
+        memory_gb=max(node.memory_gb for node in nodes),
+        gpus=max(node.gpus for node in nodes),
+    )
+
+
+def _on_nodes(replicas: list[Replica], pool: Pool) -> tuple[Replica, ...]:
+    """Each replica on a node of the run: few large ones, or as many as there are where the pool spreads.
+
+    Which machine becomes which node is the cluster's to say; here it is only made sure that there are such machines.
+    """
+    left = sorted(pool.nodes, key=lambda node: (node.gpus, node.cpus, node.memory_gb), reverse=True)
+    more = max((pool.max_nodes or len(replicas) + len(left)) - len(left), 0) if pool.autoscale else 0
+    left += [_largest(pool.nodes) if pool.nodes else pool.limit] * more
+    held: list[list[Replica]] = [[] for _ in left]
+    spread = pool.ray is not None and pool.ray.placement == "spread"
+    for replica in replicas:
+        places = [place for place, size in enumerate(left) if fits(total([*held[place], replica]), size)]
+        if not places:
+            raise UsageError(
+                f"{replica.name} needs {in_words(replica)}, which no node of pool {pool.name!r} has left beside the"
+                f" others of this job: its {len(pool.nodes)} nodes have {_sizes(pool)}. Ask for smaller processes."
+            )
+        held[min(places, key=lambda place: len(held[place])) if spread else places[0]].append(replica)
+    filled = [mine for mine in held if mine]
+    filled.sort(key=lambda mine: replicas.index(mine[0]))  # the chief's is the first
+    node_of = {replica.name: node for node, mine in enumerate(filled) for replica in mine}
+    return tuple(replica.with_(node=node_of[replica.name]) for replica in replicas)
+
+
+def _sizes(pool: Pool) -> str:
+    return "; ".join(in_words(node) for node in pool.nodes[:5]) + ("; …" if len(pool.nodes) > 5 else "")
+
+
 _MACHINE = re.compile(r"[a-z]+\d+[a-z]?-(?:standard|highmem|highcpu|megamem|ultramem|megagpu|highgpu)-(\d+)g?")
 _LEGACY_MACHINES = {"standard": 4, "large_model": 8, "complex_model_s": 8, "complex_model_m": 16, "complex_model_l": 32}
 _LEGACY_GPUS = {"standard_gpu": 1, "complex_model_m_gpu": 4, "complex_model_l_gpu": 8, "standard_p100": 1}
@@ -101,12 +185,15 @@ def _sized(role: RoleSpec, pool: Pool) -> RoleSpec:
     cpus = int(known[1]) if known else _LEGACY_MACHINES.get(role.machine, 1)
     if not pool.ignore_accelerators:
         gpus = gpus or _LEGACY_GPUS.get(role.machine, 0)
-    return role.with_(cpus=min(cpus, pool.capacity.cpus), gpus=gpus)
+    most = max(node.cpus for node in pool.nodes) if pool.nodes else pool.capacity.cpus
+    return role.with_(cpus=min(cpus, most), gpus=gpus)
 
 
 def _check_fits(resources: Resources, replicas: list[Replica], pool: Pool) -> None:
     need = total(replicas)
-    if fits(need, pool.capacity):
+    if pool.trouble:
+        raise StokerError(pool.trouble)
+    if fits(need, pool.limit):
         return
     what = f"Scale tier {resources.tier}" if resources.tier else "This job"
     hint = "Ask for less, choose another pool with --region, or change the pool's table in config.toml."

@@ -24,6 +24,7 @@ from stoker.errors import ConflictError, StokerError, UsageError
 from stoker.home import Home, ServerAddress
 from stoker.server.app import Server, create_app
 from stoker.server.live import Live
+from stoker.server.pools import Engines, Pools
 from stoker.server.scheduler import Scheduler
 from stoker.server.settings import DATABASE_VARIABLE, Settings, load_settings
 from stoker.server.store.base import Store
@@ -179,11 +180,16 @@ class _Web(uvicorn.Server):
         self._home.server_file.unlink(missing_ok=True)
 
     def _parts(self, settings: Settings) -> Server:
-        engines = {"local": LocalEngine(self._home)}
-        pools = settings.pools
+        engines = Engines(self._home, {"local": LocalEngine(self._home)})
+        config = self._home.config
+        pools = Pools(
+            settings, config=config, engines=engines, load=lambda: load_settings(config, capacity=local_capacity)
+        )
+        scheduler = Scheduler(self._store, engines=engines, pools=pools, home=self._home, live=self._live)
+        pools.start(scheduler.wake)
         return Server(
             store=self._store,
-            scheduler=Scheduler(self._store, engines=engines, pools=pools, home=self._home, live=self._live),
+            scheduler=scheduler,
             live=self._live,
             settings=settings,
             home=self._home,

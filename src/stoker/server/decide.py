@@ -7,7 +7,7 @@ order; but once it has waited for PATIENCE_S, nothing behind it starts in that p
 
 import signal
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from stoker.schema.event import Exited, Phase
 from stoker.schema.job import Share
@@ -29,6 +29,7 @@ class Snapshot:
     pools: Mapping[str, Pool]
     gone: Mapping[str, float]  # runs whose supervisor is not alive, and since when
     collected: Mapping[str, bool]  # runs that were collected, and whether their last words have arrived
+    waiting: Mapping[str, str] = field(default_factory=dict)  # runs that their cluster has no place for yet, and why
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +84,23 @@ class Abandon:
 
 
 @dataclass(frozen=True, slots=True)
+class Withdraw:
+    """Take a run back that waits for a place on its cluster: nothing of it has started."""
+
+    run: str
+    state: RunState
+    message: str = ""
+    stop: StopReason | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Continue:
     """Add the next run of a trial that was paused."""
 
     trial: int
 
 
-Action = Start | Find | Move | Order | Collect | Abandon | Continue
+Action = Start | Find | Move | Order | Collect | Abandon | Withdraw | Continue
 
 
 def decide(snapshot: Snapshot, now: float) -> tuple[Action, ...]:
@@ -101,7 +112,9 @@ def decide(snapshot: Snapshot, now: float) -> tuple[Action, ...]:
 
 def explain(snapshot: Snapshot, now: float) -> dict[str, str]:
     """For each job that waits for a place: why, in words."""
-    return {place.job.id: _words(place, snapshot) for place in _queue(snapshot, now) if not place.starts}
+    queued = {place.job.id: _words(place, snapshot) for place in _queue(snapshot, now) if not place.starts}
+    placed = {job.id: snapshot.waiting.get(trial.run.id, "") for job in snapshot.jobs for trial in job.trials}
+    return {**{job: why for job, why in placed.items() if why}, **queued}
 
 
 def used(jobs: Iterable[JobNow], pool: str) -> Share:
@@ -159,11 +172,20 @@ def _tend_live(job: JobNow, trial: TrialNow, snapshot: Snapshot, now: float) -> 
         return Collect(run.id)
     if run.id in snapshot.gone:
         return None
+    if run.id in snapshot.waiting:
+        return _tend_waiting(job, run, now)
     if job.intent is not Intent.RUN and run.stop is None:
         return Order(run.id, _REASONS[job.intent])
     if run.state is RunState.STARTING and run.phase is Phase.USER_CODE:
         return Move(run.id, RunState.RUNNING)
     return None
+
+
+def _tend_waiting(job: JobNow, run: RunNow, now: float) -> Action | None:
+    if job.intent is not Intent.RUN:
+        return Withdraw(run.id, RunState.STOPPED, stop=_REASONS[job.intent])
+    late = _tend_queued(job, run, now)
+    return Withdraw(run.id, late.state, message=late.message, stop=late.stop) if isinstance(late, Move) else None
 
 
 def _is_past_hope(job: JobNow, run: RunNow, gone_since: float | None, now: float) -> bool:
@@ -246,7 +268,10 @@ def _queue(snapshot: Snapshot, now: float) -> Iterator[_Place]:
         if trial.run.state is RunState.QUEUED and _tend_queued(job, trial.run, now) is None
     ]
     waiting.sort(key=lambda place: (-place[0].priority, place[0].number, place[1].number))
-    lines = {name: _Line(pool.capacity, used(snapshot.jobs, name)) for name, pool in snapshot.pools.items()}
+    lines = {
+        name: _Line(_NOTHING if pool.trouble else pool.limit, used(snapshot.jobs, name))
+        for name, pool in snapshot.pools.items()
+    }
     going = {job.id: sum(is_live(trial.run) for trial in job.trials) for job, _ in waiting if job.max_live is not None}
     for job, trial in waiting:
         if job.max_live is not None and going[job.id] >= job.max_live:
@@ -303,7 +328,9 @@ def _words(place: _Place, snapshot: Snapshot) -> str:
     pool = snapshot.pools.get(job.pool)
     if pool is None:
         return f"waits for pool {job.pool!r}, which is not in config.toml any more"
-    if not fits(job.need, pool.capacity):
+    if pool.trouble:
+        return f"waits: {pool.trouble}"
+    if not fits(job.need, pool.limit):
         return f"needs {in_words(job.need)}; pool {job.pool!r} has {in_words(pool.capacity)} now and can never hold it"
     if place.held_by is not None:
         return f"waits behind job {place.held_by!r}, which has waited long for a place in pool {job.pool!r}"

@@ -29,6 +29,7 @@ from stoker.server.decide import (
     Order,
     Snapshot,
     Start,
+    Withdraw,
     decide,
     explain,
     is_live,
@@ -83,10 +84,15 @@ class Scheduler:
         self._leaving: dict[str, str] = {}  # handles of ended runs, and their engines
         self._last = Snapshot(jobs=(), pools=pools, gone={}, collected={})
         self._reasons: tuple[Snapshot, Mapping[str, str]] = (self._last, {})
+        self._unplaced: frozenset[str] = frozenset()  # handles of runs that wait for a place on their cluster
         self._woken = threading.Event()
         self._stopping = threading.Event()
         self._searches = Searches(store, pools=pools, live=live, wake=self.wake, now=now, background=background)
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
+
+    @property
+    def pools(self) -> Mapping[str, Pool]:
+        return self._pools
 
     def start(self) -> None:
         self._woken.set()
@@ -170,24 +176,51 @@ class Scheduler:
             if is_live(trial.run) and trial.run.handle is not None and trial.run.exit is None
         }
         self._drains = {run: drain for run, drain in self._drains.items() if run in watched}
-        alive = self._poll([*watched.values(), *((engine, handle) for handle, engine in self._leaving.items())])
+        alive, self._unplaced = self._look(
+            [*watched.values(), *((engine, handle) for handle, engine in self._leaving.items())]
+        )
         self._gone = {run: self._gone.get(run, now) for run, (_, handle) in watched.items() if handle not in alive}
         # A supervisor that has said its last is a child of ours until it is asked after once more.
         self._leaving = {handle: engine for handle, engine in self._leaving.items() if handle in alive}
         collected = {run: self._is_drained(drain, now) for run, drain in self._drains.items()}
-        return Snapshot(jobs=jobs, pools=self._pools, gone=self._gone, collected=collected)
+        return Snapshot(
+            jobs=jobs,
+            pools=dict(self._pools),
+            gone=self._gone,
+            collected=collected,
+            waiting=self._waiting(watched),
+        )
+
+    def _waiting(self, watched: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+        """Which of these runs have no place on their cluster yet, and what they wait for."""
+        return {
+            run: self._engines[engine].diagnose(handle)
+            for run, (engine, handle) in watched.items()
+            if handle in self._unplaced
+        }
 
     def _poll(self, handles: Iterable[tuple[str, str]]) -> set[str]:
         """Which of these, with their engines, are alive."""
+        return self._look(handles)[0]
+
+    def _look(self, handles: Iterable[tuple[str, str]]) -> tuple[set[str], frozenset[str]]:
+        """Which of these are alive, and which of those wait for a place."""
         of_engine: dict[str, list[str]] = {}
         for engine, handle in handles:
             of_engine.setdefault(engine, []).append(handle)
-        return {
-            handle
-            for engine, asked in of_engine.items()
-            for handle, liveness in self._engines[engine].poll(asked).items()
-            if liveness is Liveness.ALIVE
+        found = {
+            handle: live for engine, asked in of_engine.items() for handle, live in self._ask(engine, asked).items()
         }
+        alive = {handle for handle, liveness in found.items() if liveness is not Liveness.GONE}
+        return alive, frozenset(handle for handle in alive if found[handle] is Liveness.WAITING)
+
+    def _ask(self, engine: str, handles: list[str]) -> Mapping[str, Liveness]:
+        try:
+            return self._engines[engine].poll(handles)
+        except StokerError as error:
+            # A cluster that does not answer is not one that has lost its runs: they are as they were.
+            logger.warning("%s", error)
+            return dict.fromkeys(handles, Liveness.ALIVE)
 
     def _is_drained(self, drain: _Drain, now: float) -> bool:
         if drain.handle is None or now - drain.since > _DRAIN_S:
@@ -197,7 +230,7 @@ class Scheduler:
     def _engine_of(self, job: JobNow | Job) -> str:
         pool = self._pools.get(job.pool)
         # A pool may have left config.toml while runs of its jobs go on; they are still the local engine's.
-        return pool.engine if pool is not None else "local"
+        return pool.engine_name if pool is not None else "local"
 
     def _engine_name(self, run: str) -> str:
         """The engine of a run in the last snapshot."""
@@ -233,6 +266,9 @@ class Scheduler:
                 self._collect(run)
             case Abandon():
                 self._abandon(action)
+            case Withdraw():
+                self._engines[self._engine_name(action.run)].cancel(self._handle(action.run))
+                self._move(Move(action.run, action.state, stop=action.stop, message=action.message))
             case Continue(trial):
                 added = self._store.add_run(trial, now=self._now())
                 self._live.job_changed(_job_name(added.id))
@@ -246,7 +282,10 @@ class Scheduler:
     def _submit(self, run: str) -> None:
         job = self._store.job_of(run)
         try:
-            handle = self._engines[self._engine_of(job)].submit(self._launch(job, run))
+            launch = self._launch(job, run)
+            if launch.num_nodes > 1:
+                self._store.place_run(run, num_nodes=launch.num_nodes)
+            handle = self._engines[self._engine_of(job)].submit(launch)
         except StokerError as error:
             self._move(Move(run, RunState.FAILED, message=str(error)))
         except Exception as error:  # noqa: BLE001 - it would fail again at every tick; this way it ends, in words

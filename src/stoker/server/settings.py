@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from stoker.errors import ConfigError, NotFoundError
 from stoker.schema.job import Amount, Role, RoleSpec, Share
 from stoker.schema.model import Model
-from stoker.schema.pool import DEFAULT_TIERS, Pool, Tier
+from stoker.schema.pool import DEFAULT_TIERS, Pool, RayPool, Tier
 
 DEFAULT_POOL = "local"
 DATABASE_VARIABLE = "STOKER_DATABASE"
@@ -23,15 +23,35 @@ _CLOUD_REGION = re.compile(
 )
 
 
+_OF_RAY = ("address", "python", "node_python", "home", "placement", "resources", "autoscale", "max_nodes")
+
+
 class PoolConfig(Model):
     """`[pools.NAME]`. What is not given is what the machine has."""
 
-    engine: Literal["local"] = "local"
+    engine: Literal["local", "ray"] = "local"
+    address: str | None = None
+    python: str | None = None
+    node_python: str | None = None
+    home: str | None = None
+    placement: Literal["pack", "spread"] = "pack"
+    resources: dict[str, Amount] = {}
+    autoscale: bool = False
+    max_nodes: Annotated[int, Field(ge=1)] | None = None
     cpus: Amount | None = None
     memory_gb: Amount | None = None
     gpus: Amount | None = None
     ignore_accelerators: bool = False
     tiers: dict[str, Tier] = {}
+
+    @model_validator(mode="after")
+    def _ray_has_an_address(self) -> Self:
+        if self.engine == "ray" and not re.fullmatch(r"(?:ray://)?[^\s/:]+:\d+", self.address or ""):
+            raise ValueError("a pool with engine = 'ray' needs address = 'HOST:PORT' of the cluster's head")
+        given = [name for name in _OF_RAY if name in self.model_fields_set]
+        if self.engine == "local" and given:
+            raise ValueError(f"{', '.join(given)}: for engine = 'ray' alone")
+        return self
 
     @model_validator(mode="after")
     def _tiers_have_one_chief(self) -> Self:
@@ -52,6 +72,7 @@ class Config(Model):
 
     pools: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")], PoolConfig] = {}
     default_pool: str | None = None
+    server_url: str | None = None
     idle_exit_s: Annotated[float, Field(gt=0)] = 900.0
     max_package_bytes: Annotated[int, Field(gt=0)] = 1 << 30
     database: Annotated[str, Field(min_length=1)] | None = None
@@ -63,6 +84,7 @@ class Settings(Model):
 
     pools: dict[str, Pool]
     default_pool: str
+    server_url: str | None = None  # as the nodes of clusters see this server
     idle_exit_s: float
     max_package_bytes: int
     database: str | None = None  # a URL; none is a file in the home
@@ -84,8 +106,9 @@ def load_settings(path: Path, *, capacity: Callable[[], Share]) -> Settings:
         raise ConfigError(f"{path} has 1 bad field:", [problem])
     machine = capacity()
     return Settings(
-        pools={name: _pool(name, pool, machine) for name, pool in pools.items()},
+        pools={name: _pool(name, pool, machine, config.server_url) for name, pool in pools.items()},
         default_pool=default,
+        server_url=config.server_url,
         idle_exit_s=config.idle_exit_s,
         max_package_bytes=config.max_package_bytes,
         database=os.environ.get(DATABASE_VARIABLE) or config.database,
@@ -117,7 +140,9 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
 
 
-def _pool(name: str, config: PoolConfig, machine: Share) -> Pool:
+def _pool(name: str, config: PoolConfig, machine: Share, server_url: str | None) -> Pool:
+    if config.engine == "ray":
+        machine = Share(cpus=0, memory_gb=0, gpus=0)  # what the cluster has is not known before it is asked
     capacity = Share(
         cpus=machine.cpus if config.cpus is None else config.cpus,
         memory_gb=machine.memory_gb if config.memory_gb is None else config.memory_gb,
@@ -130,6 +155,23 @@ def _pool(name: str, config: PoolConfig, machine: Share) -> Pool:
         capacity=capacity,
         tiers={**DEFAULT_TIERS, **{tier: _tier(tier, roles) for tier, roles in tiers.items()}},
         ignore_accelerators=config.ignore_accelerators,
+        autoscale=config.autoscale,
+        max_nodes=config.max_nodes,
+        ray=_ray(config, server_url),
+    )
+
+
+def _ray(config: PoolConfig, server_url: str | None) -> RayPool | None:
+    if config.engine != "ray" or config.address is None:
+        return None
+    return RayPool(
+        address=config.address,
+        python=config.python,
+        node_python=config.node_python,
+        home=config.home,
+        placement=config.placement,
+        resources=config.resources,
+        server_url=server_url,
     )
 
 

@@ -1,4 +1,4 @@
-"""`python -m stoker.supervisor RUN_DIR [--node N] [--lifeline FD] [--drain]`: what an engine starts on a worker machine.
+"""`python -m stoker.supervisor RUN_DIR [--node N] [--lifeline FD] [--drain]`: what an engine starts on a node.
 
 Imports little, because user code waits for it: the rest is loaded once user code runs.
 """

@@ -65,7 +65,7 @@ class JobRoutes:
 
         The same spec again is the same job (200). `dry_run`: what would be started, and nothing is stored.
         """
-        pool, note = choose_pool(spec.pool, self.settings.pools, default=self.settings.default_pool)
+        pool, note = choose_pool(spec.pool, self.scheduler.pools, default=self.settings.default_pool)
         need = total(replicas_for(spec.resources, pool))
         if dry_run:
             launch = build_launch(*_imagined(spec, pool=pool.name, owner=self.owner, now=self.now()), pool)
@@ -163,6 +163,8 @@ Line = TypeVar("Line", bound=JobSummary)
 
 def with_reason(job: Line, waits: str | None) -> Line:
     """A queued job says why it waits; the store knows the reasons for all other states."""
+    if job.state is JobState.PREPARING and waits:
+        return job.model_copy(update={"reason": waits})  # its cluster has no place for it yet
     if job.state is not JobState.QUEUED:
         return job
     return job.model_copy(update={"reason": waits or "waits for its turn"})

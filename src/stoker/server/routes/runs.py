@@ -67,5 +67,7 @@ class RunRoutes:
         done = self.store.append_events(run, batch, now=self.now())
         if done.moved:
             self.scheduler.wake()
+            if done.stop is not None:
+                self.live.run_ordered(run)  # one node's end may be the others' order to stop
         self.live.job_changed(done.job)
         return EventReply(acked=done.acked, stop=done.stop)

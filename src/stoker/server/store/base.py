@@ -304,8 +304,10 @@ class Store(Protocol):
         """The one door to a run's state. `restart` adds the trial's next run; only with a final state."""
         ...
 
-    def place_run(self, run: str, *, directory: str | None = None, handle: str | None = None) -> None:
-        """Where the run is: its directory before it is submitted, the engine's handle after."""
+    def place_run(
+        self, run: str, *, directory: str | None = None, handle: str | None = None, num_nodes: int | None = None
+    ) -> None:
+        """Where the run is: its directory and on how many nodes before it is submitted, the engine's handle after."""
         ...
 
     def order_stop(self, run: str, reason: StopReason, *, now: float) -> None:

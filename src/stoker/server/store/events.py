@@ -2,7 +2,8 @@
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
@@ -39,6 +40,7 @@ _RUN = (
     .where(runs.c.id == bindparam("run"))
 )
 _LOCK_JOB = select(jobs.c.number).where(jobs.c.number == bindparam("job")).with_for_update()
+_LOST_CONNECTION = re.compile(r"Connection|BrokenPipe|EOFError|Dist(?:Backend|Network|Store)Error|[Gg]loo|NCCL")
 _OF_NODE = (nodes.c.run == bindparam("of_run")) & (nodes.c.node == bindparam("of_node"))
 _ACKED = select(nodes.c.acked).where(_OF_NODE)
 _ACK = update(nodes).where(_OF_NODE)
@@ -56,6 +58,10 @@ def append(connection: Connection, run: str, batch: EventBatch, *, now: float) -
         connection.execute(insert(nodes), {"run": row.number, "node": batch.node, "acked": newest})
     elif fresh:
         connection.execute(_ACK, {"of_run": row.number, "of_node": batch.node, "acked": newest})
+    ended = next((event for event in fresh if isinstance(event, Exited)), None)
+    if ended is not None and row.num_nodes > 1:
+        _end_node(connection, row, batch.node, ended)
+        row = find_run(connection, run)
     return Appended(job=row.job_id, acked=newest, stop=stop_order(row), moved=moved)
 
 
@@ -70,6 +76,8 @@ def find_run(connection: Connection, run: str) -> Row[Any]:
 def stop_order(row: Row[Any]) -> StopReason | None:
     if row.stop is not None:
         return StopReason(row.stop)
+    if row.broken:
+        return StopReason.CANCEL  # of no use without the node that failed
     # A supervisor that still speaks for a run that is over (it was thought lost) has to go.
     over = RunState(row.state).is_final and row.exit is None
     return StopReason.CANCEL if over else None
@@ -94,7 +102,7 @@ def _record(connection: Connection, row: Row[Any], node: int, events: Sequence[E
     _insert(connection, checkpoints, ({**keys, **_checkpoint(e, now)} for e in events if isinstance(e, Checkpoint)))
     _insert(connection, saved_models, ({**keys, **_model(e, now)} for e in events if isinstance(e, ModelSaved)))
     _update_trial(connection, row.trial, events, now=now)
-    moved = _update_run(connection, row, events, now=now)
+    moved = _update_run(connection, row, node, events, now=now)
     return moved or (row.search == "open" and any(isinstance(event, Metric) for event in events))
 
 
@@ -181,23 +189,59 @@ def _keep_newest(connection: Connection, trial: int, event: Checkpoint, *, now: 
     )
 
 
-def _update_run(connection: Connection, row: Row[Any], events: Sequence[Event], *, now: float) -> bool:
+def _update_run(connection: Connection, row: Row[Any], node: int, events: Sequence[Event], *, now: float) -> bool:
+    """A run is where its first node is; it has ended when all its nodes have (`_end_node`)."""
     changes: Values = {}
     for event in events:
         match event:
-            case PhaseStarted():
+            case PhaseStarted() if node == 0:
                 changes["phase"] = event.phase.value
                 if event.phase is Phase.USER_CODE and row.started is None:
                     changes["started"] = _finite(event.time, now)
-            case Exited() if row.exit is None:
+            case Exited() if row.exit is None and row.num_nodes == 1:
                 changes["exit"] = event.model_dump_json()
     if not changes:
-        return False
+        return row.num_nodes > 1 and any(isinstance(event, Exited) for event in events)
     connection.execute(update(runs).where(runs.c.number == row.number).values(changes))
     if "started" in changes:
         first = (jobs.c.number == row.job) & jobs.c.started.is_(None)
         connection.execute(update(jobs).where(first).values(started=changes["started"]))
     return True
+
+
+def _end_node(connection: Connection, row: Row[Any], node: int, ended: Exited) -> None:
+    """Note how a node ended; a failure breaks the run, and the last to end says how the run did."""
+    this = (nodes.c.run == row.number) & (nodes.c.node == node)
+    connection.execute(update(nodes).where(this).values(exit=ended.model_dump_json()))
+    known = select(nodes.c.node, nodes.c.exit).where(nodes.c.run == row.number, nodes.c.exit.is_not(None))
+    exits = {found.node: Exited.model_validate_json(found.exit) for found in connection.execute(known)}
+    changes: Values = {"broken": row.broken or _has_failed(ended)}
+    if len(exits) == row.num_nodes and row.exit is None:
+        changes["exit"] = exit_of(exits, was_told=row.stop is not None).model_dump_json()
+    connection.execute(update(runs).where(runs.c.number == row.number).values(changes))
+
+
+def exit_of(exits: Mapping[int, Exited], *, was_told: bool) -> Exited:
+    """How a run ended whose nodes ended so; `was_told` if the run was ordered to stop.
+
+    The first failure is named, but for one that complains of a lost connection alone: it may follow from another's.
+    A node that was taken from under its supervisor ends as preempted, and the run then is.
+    """
+    in_time = sorted(exits.values(), key=lambda end: end.time)
+    failures = [end for end in in_time if _has_failed(end)]
+    own = [end for end in failures if end.signal is not None or not _LOST_CONNECTION.search(end.message)]
+    # Nodes are told to stop when another has failed, too: that is not how the run ended.
+    stops = [end for end in in_time if end.stop is not None and (was_told or end.stop is StopReason.PREEMPT)]
+    first = exits[min(exits)]
+    if own:
+        return own[0]
+    if not failures and first.stop is None:
+        return first  # parameter servers are stopped when the chief has ended well
+    return next(iter(stops or failures), first)
+
+
+def _has_failed(end: Exited) -> bool:
+    return end.stop is None and end.code != 0
 
 
 def _finite(value: float, instead: float) -> float:

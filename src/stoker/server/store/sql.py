@@ -161,8 +161,10 @@ class SqlStore:
             run_rows.move(connection, run, state, now=now, stop=stop, message=message, restart=restart)
             return run_rows.record(events.find_run(connection, run))
 
-    def place_run(self, run: str, *, directory: str | None = None, handle: str | None = None) -> None:
-        given = {"directory": directory, "handle": handle}
+    def place_run(
+        self, run: str, *, directory: str | None = None, handle: str | None = None, num_nodes: int | None = None
+    ) -> None:
+        given = {"directory": directory, "handle": handle, "num_nodes": num_nodes}
         with self._write() as connection:
             row = events.find_run(connection, run)
             changes = {name: value for name, value in given.items() if value is not None}

@@ -135,16 +135,20 @@ runs = Table(
     Column("message", Words, nullable=False),
     Column("directory", Text, nullable=False),
     Column("handle", Text),
+    # Of a run on several nodes: how many there are, and whether one has failed, so that the others have to stop.
+    Column("num_nodes", Integer, nullable=False, server_default="1"),
+    Column("broken", Boolean, nullable=False, server_default=false()),
     UniqueConstraint("trial", "attempt"),
 )
 
-# How far each node of a run has been heard.
+# How far each node of a run has been heard; and of a run on several nodes, how each ended.
 nodes = Table(
     "nodes",
     metadata,
     Column("run", ForeignKey("runs.number"), primary_key=True),
     Column("node", Integer, primary_key=True, autoincrement=False),
     Column("acked", BigInteger, nullable=False),
+    Column("exit", Text),
 )
 
 # A row is a block of lines; its number is the cursor. `packed` is the text, compressed: logs shrink five to ten times.

@@ -1,0 +1,155 @@
+"""`python -m stoker.engines.ray.bridge HOME POOL SETTINGS`: the one process of a pool that speaks to its Ray cluster.
+
+A process of its own, with the pool's own Python, because the versions of Ray and Python have to be the cluster's, and
+because Ray is large and slow to import. Answers JSON lines on a Unix socket in HOME/ray; ends when nobody asks.
+"""
+
+import fcntl
+import json
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stoker.engines.ray.cluster import Cluster
+
+logger = logging.getLogger("stoker.engines.ray.bridge")
+
+_IDLE_S = 60.0
+_REACH_S = 5.0
+_TELL_S = 0.5
+_TROUBLE_S = 3.0
+_CONNECT_S = 60.0
+
+
+def main(words: list[str]) -> int:
+    home, pool, settings = Path(words[0]), words[1], json.loads(words[2])
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    folder = home / "ray"
+    lock = os.open(folder / f"{pool}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return 0  # there is one
+    os.chdir(folder)  # a Unix socket's path may not be long
+    bridge = _Bridge(home, pool, settings)
+    bridge.serve(f"{pool}.sock")
+    return 0
+
+
+class _Bridge:
+    def __init__(self, home: Path, pool: str, settings: Mapping[str, Any]) -> None:
+        self._home, self._pool, self._settings = home, pool, settings
+        self._cluster: Cluster | None = None
+        self._trouble = ""
+        self._connected = threading.Event()
+        self._asked = time.monotonic()
+
+    def serve(self, path: str) -> None:
+        Path(path).unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(f".{path}")
+        os.chmod(f".{path}", 0o600)
+        listener.listen(64)
+        os.rename(f".{path}", path)  # whoever finds it is answered
+        threading.Thread(target=self._accept, args=(listener,), name="accept", daemon=True).start()
+        threading.Thread(target=self._give_up, name="give up", daemon=True).start()
+        try:
+            self._cluster = connect(self._home, self._settings)
+        except Exception as error:  # noqa: BLE001 -- Ray raises all kinds; whoever asks is told in one line
+            logger.exception("cannot connect")
+            self._trouble = _in_words(error, self._settings["address"])
+        self._connected.set()
+        self._stay()
+        Path(path).unlink(missing_ok=True)
+
+    def _give_up(self) -> None:
+        """Ray's own attempts to connect may never end, and cannot be broken off."""
+        if not self._connected.wait(_CONNECT_S + _TROUBLE_S):
+            os._exit(1)
+
+    def _stay(self) -> None:
+        """Until nobody has asked for a while; meanwhile tell supervisors where the server is."""
+        if self._cluster is None:
+            time.sleep(_TROUBLE_S)  # those who wait are told; the next to ask tries anew
+            return
+        told = ""
+        while time.monotonic() - self._asked < _IDLE_S:
+            time.sleep(_TELL_S)
+            written = _read(self._home / "server.json")
+            if written and written != told:
+                told = written
+                self._cluster.tell_server()
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            connection, _ = listener.accept()
+            threading.Thread(target=self._converse, args=(connection,), daemon=True).start()
+
+    def _converse(self, connection: socket.socket) -> None:
+        with connection, connection.makefile("rwb") as file:
+            for line in file:
+                self._asked = time.monotonic()
+                file.write(json.dumps(self._answer(json.loads(line))).encode() + b"\n")
+                file.flush()
+                self._asked = time.monotonic()
+
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        if not self._connected.wait(_CONNECT_S):
+            self._trouble = f"The cluster at {self._settings['address']} did not take us in within {_CONNECT_S:g} s."
+        cluster = self._cluster
+        if cluster is None:
+            return {"error": self._trouble}
+        calls = ("submit", "find", "poll", "diagnose", "cancel", "drain", "poll_drain", "nodes")
+        name = request.pop("call")
+        assert name in calls, name
+        try:
+            return {"answer": getattr(cluster, name)(**request)}
+        except Exception as error:  # noqa: BLE001 -- as above
+            logger.exception("%s", name)
+            return {"error": _in_words(error, self._settings["address"])}
+
+
+def connect(home: Path, settings: Mapping[str, Any]) -> "Cluster":
+    """Connect this process to the cluster; the versions are compared by Ray as it does so."""
+    address = settings["address"]
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    # First, because Ray itself goes on trying for a minute.
+    socket.create_connection((host, int(port)), timeout=_REACH_S).close()
+    import ray  # noqa: PLC0415 -- seconds; and where it is missing, that is to be said over the socket
+
+    from stoker.engines.ray.cluster import NAMESPACE, Cluster  # noqa: PLC0415
+
+    ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.WARNING)
+    return Cluster(home, settings=settings)
+
+
+def _in_words(error: Exception, address: str) -> str:
+    """One line for a person; what to do, where that is known."""
+    text = " ".join(str(error).split()) or repr(error)
+    if isinstance(error, ModuleNotFoundError):
+        return f"{sys.executable} has no module {error.name!r}. Install Ray there: pip install 'stoker[ray]'."
+    if "ersion mismatch" in text:
+        return f"{text} Set python under the pool to a Python with the cluster's versions."
+    if "uthentication" in text or "UNAUTHENTICATED" in text or "oken" in text:
+        return f"The cluster at {address} refused us: {text} Set RAY_AUTH_MODE and RAY_AUTH_TOKEN for the server."
+    if isinstance(error, OSError):
+        return f"Nothing answers at {address}: {error.strerror or error}. Is the cluster up (`ray status`)?"
+    return text
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,231 @@
+"""Runs on a Ray cluster, by way of the pool's bridge: nothing of Ray is imported here."""
+
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import stoker
+from stoker.engines.base import Liveness
+from stoker.errors import StokerError
+from stoker.home import Home
+from stoker.schema.job import Share
+from stoker.schema.launch import Launch
+from stoker.schema.pool import RayPool
+
+_BEGIN_S = 90.0  # for a bridge to start: Ray takes seconds to import, more on a busy machine
+_ANSWER_S = 120.0
+_LOOK_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNode:
+    """A node of a cluster: what it has, and what of it is free."""
+
+    id: str
+    host: str
+    address: str
+    has: Share
+    free: Share
+    resources: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Handle:
+    """A run, and the server's own directory of it; or the shipping of its last words."""
+
+    run: str
+    run_dir: str
+    is_drain: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> "_Handle | None":
+        """None when it is none of ours."""
+        try:
+            found = json.loads(text)
+            return cls(str(found["run"]), str(found["run_dir"]), bool(found.get("drain")))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def __str__(self) -> str:
+        return json.dumps({"run": self.run, "run_dir": self.run_dir, **({"drain": True} if self.is_drain else {})})
+
+
+class RayEngine:
+    """See `Engine` for the contract. Detached actors keep the supervisors: they outlive bridge and server."""
+
+    def __init__(self, home: Home, pool: str, settings: RayPool) -> None:
+        self._home, self._pool = home, pool
+        self._bridge = Bridge(home, pool, settings)
+
+    def submit(self, launch: Launch) -> str:
+        handle = self._handle(launch)
+        run_dir = Path(handle.run_dir)
+        try:
+            run_dir.mkdir(parents=True, exist_ok=True)
+            partial = run_dir / ".run.json"
+            partial.write_text(launch.model_dump_json())
+            partial.replace(run_dir / "run.json")
+        except OSError as error:
+            raise StokerError(f"Cannot start run {launch.run} in {run_dir}: {error.strerror or error}.") from error
+        self._bridge.ask("submit", run=handle.run, run_dir=handle.run_dir)
+        return str(handle)
+
+    def find(self, launch: Launch) -> str | None:
+        handle = self._handle(launch)
+        is_there = self._bridge.ask("find", run=handle.run, run_dir=handle.run_dir)
+        # One that has ended has left its directory and nothing on the cluster.
+        return str(handle) if is_there or (Path(handle.run_dir) / "nodes.json").exists() else None
+
+    def poll(self, handles: Sequence[str]) -> Mapping[str, Liveness]:
+        parsed = {text: _Handle.parse(text) for text in handles}
+        runs = {found.run: found.run_dir for found in parsed.values() if found is not None and not found.is_drain}
+        states = self._bridge.ask("poll", runs=runs) if runs else {}
+        return {text: self._liveness(found, states) for text, found in parsed.items()}
+
+    def cancel(self, handle: str) -> None:
+        found = _Handle.parse(handle)
+        if found is not None:
+            self._bridge.ask("cancel", run=found.run, run_dir=found.run_dir)
+
+    def diagnose(self, handle: str) -> str:
+        found = _Handle.parse(handle)
+        return "" if found is None else str(self._bridge.ask("diagnose", run=found.run, run_dir=found.run_dir))
+
+    def drain(self, handle: str) -> str | None:
+        found = _Handle.parse(handle)
+        if found is None or not self._bridge.ask("drain", run=found.run, run_dir=found.run_dir):
+            return None
+        return str(_Handle(found.run, found.run_dir, is_drain=True))
+
+    def nodes(self) -> tuple[ClusterNode, ...]:
+        """The living nodes of the cluster; StokerError in one line when it cannot be asked."""
+        return tuple(
+            ClusterNode(
+                id=found["id"],
+                host=found["host"],
+                address=found["address"],
+                has=Share.model_validate(found["has"]),
+                free=Share.model_validate(found["free"]),
+                resources=found["resources"],
+            )
+            for found in self._bridge.ask("nodes")
+        )
+
+    def _liveness(self, handle: _Handle | None, states: Mapping[str, str]) -> Liveness:
+        if handle is None:
+            return Liveness.GONE
+        if handle.is_drain:
+            return Liveness(self._bridge.ask("poll_drain", run=handle.run))
+        return Liveness(states[handle.run])
+
+    def _handle(self, launch: Launch) -> _Handle:
+        return _Handle(launch.run, str(self._home.run_dir(launch.job, launch.trial, launch.attempt)))
+
+
+class Bridge:
+    """The other process, started when there is none. Every call may be sent again."""
+
+    def __init__(self, home: Home, pool: str, settings: RayPool) -> None:
+        self._home, self._pool, self._settings = home, pool, settings
+        self._folder = home.root / "ray"
+
+    def ask(self, call: str, **arguments: Any) -> Any:
+        """Its answer; StokerError with what it said instead, or when it cannot be had."""
+        line = json.dumps({"call": call, **arguments}).encode() + b"\n"
+        for is_last in (False, True):
+            try:
+                with self._connect() as connection, connection.makefile("rwb") as file:
+                    file.write(line)
+                    file.flush()
+                    reply = file.readline()
+                if reply:
+                    break
+            except OSError as error:
+                if is_last:
+                    raise StokerError(f"Pool {self._pool!r}: its bridge to Ray does not answer: {error}.") from error
+        else:
+            raise StokerError(f"Pool {self._pool!r}: its bridge to Ray broke off. See {self._log}.")
+        found = json.loads(reply)
+        if "error" in found:
+            raise StokerError(f"Pool {self._pool!r}: {found['error']}")
+        return found["answer"]
+
+    @property
+    def _log(self) -> Path:
+        return self._folder / f"{self._name}.log"
+
+    @property
+    def _name(self) -> str:
+        # Another address, or another Python, is another bridge.
+        return f"{self._pool}-{self._settings.key}"
+
+    def _connect(self) -> socket.socket:
+        found = self._try()
+        if found is not None:
+            return found
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        child = self._start()
+        give_up = time.monotonic() + _BEGIN_S
+        while (found := self._try()) is None:
+            if _has_failed(child):
+                raise StokerError(f"Pool {self._pool!r}: {self._python} cannot start the bridge to Ray: {self._said()}")
+            if time.monotonic() > give_up:
+                raise StokerError(f"Pool {self._pool!r}: its bridge to Ray did not start. See {self._log}.")
+            time.sleep(_LOOK_S)
+        return found
+
+    def _try(self) -> socket.socket | None:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.settimeout(_ANSWER_S)
+        try:
+            folder = os.open(self._folder, os.O_PATH | os.O_DIRECTORY)
+            try:  # by the folder's descriptor: a Unix socket's path may not be long
+                connection.connect(f"/proc/self/fd/{folder}/{self._name}.sock")
+            finally:
+                os.close(folder)
+        except OSError:
+            connection.close()
+            return None
+        return connection
+
+    def _start(self) -> int:
+        settings = self._settings.model_dump_json()
+        words = [self._python, "-P", "-m", "stoker.engines.ray.bridge", str(self._home.root), self._name, settings]
+        environment = {**os.environ, "PYTHONPATH": str(Path(stoker.__file__).parent.parent)}
+        try:
+            return os.posix_spawn(  # not subprocess: it outlives us, and Popen objects want to be waited for
+                self._python,
+                words,
+                environment,
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_OPEN, 1, str(self._log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+                    (os.POSIX_SPAWN_DUP2, 1, 2),
+                ],
+                setsid=True,
+            )
+        except OSError as error:
+            raise StokerError(f"Pool {self._pool!r}: cannot start {self._python}: {error.strerror}.") from error
+
+    @property
+    def _python(self) -> str:
+        return self._settings.python or sys.executable
+
+    def _said(self) -> str:
+        lines = self._log.read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing."
+
+
+def _has_failed(child: int) -> bool:
+    """Whether it has ended with an error; one that found another at work ends well."""
+    try:
+        ended, status = os.waitpid(child, os.WNOHANG)
+    except ChildProcessError:
+        return False
+    return ended != 0 and os.waitstatus_to_exitcode(status) != 0

@@ -1,0 +1,139 @@
+"""The pools as they are now: config.toml read again when it has changed, clusters asked what they have."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from stoker.engines.base import Engine
+from stoker.engines.ray.engine import RayEngine
+from stoker.errors import StokerError
+from stoker.home import Home
+from stoker.schema.job import Share
+from stoker.schema.pool import Pool, RayPool
+from stoker.server.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+_CONFIG_S = 1.0  # how often config.toml is looked at
+_CLUSTER_S = 5.0  # how often a cluster is asked
+_UNKNOWN = "Pool {!r}: its cluster has not answered yet; try again in a few seconds."
+
+
+class Engines(Mapping[str, Engine]):
+    """The engines by name; a cluster's is made when it is first asked for, and anew when its settings change."""
+
+    def __init__(self, home: Home, fixed: Mapping[str, Engine]) -> None:
+        self._home = home
+        self._engines = dict(fixed)
+        self._settings: dict[str, RayPool] = {}
+
+    def take(self, pools: Mapping[str, Pool]) -> None:
+        """Have an engine for each of these. Those of pools that went stay, for the runs they have."""
+        for pool in pools.values():
+            if pool.ray is not None and self._settings.get(pool.engine_name) != pool.ray:
+                self._settings[pool.engine_name] = pool.ray
+                self._engines[pool.engine_name] = RayEngine(self._home, pool.name, pool.ray)
+
+    def __getitem__(self, name: str) -> Engine:
+        return self._engines[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._engines)
+
+    def __len__(self) -> int:
+        return len(self._engines)
+
+
+class Pools(Mapping[str, Pool]):
+    """What there is to run on. A thread of its own keeps it true; readers get whole pools, old or new."""
+
+    def __init__(self, settings: Settings, *, config: Path, engines: Engines, load: Callable[[], Settings]) -> None:
+        self._config, self._engines, self._load = config, engines, load
+        self._pools = {name: _unasked(pool) for name, pool in settings.pools.items()}
+        self._seen = _stamp(config)
+        self._ending = threading.Event()
+        self._changed: Callable[[], None] = lambda: None
+        engines.take(self._pools)
+        self._thread = threading.Thread(target=self._run, name="pools", daemon=True)
+
+    def start(self, changed: Callable[[], None]) -> None:
+        """`changed` is called when there is more, or less, to run on."""
+        self._changed = changed
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ending.set()
+
+    def __getitem__(self, name: str) -> Pool:
+        return self._pools[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict(self._pools))
+
+    def __len__(self) -> int:
+        return len(self._pools)
+
+    def _run(self) -> None:
+        rounds = 0
+        while not self._ending.is_set():
+            before = dict(self._pools)
+            self._read_config()
+            if rounds % (_CLUSTER_S // _CONFIG_S) == 0 or self._pools.keys() != before.keys():
+                for name, pool in list(self._pools.items()):
+                    if pool.ray is not None:
+                        self._pools[name] = self._ask(pool)
+            if self._pools != before:
+                self._changed()
+            rounds += 1
+            self._ending.wait(_CONFIG_S)
+
+    def _read_config(self) -> None:
+        stamp = _stamp(self._config)
+        if stamp == self._seen:
+            return
+        self._seen = stamp
+        try:
+            fresh = self._load().pools
+        except StokerError as error:
+            logger.error("config.toml stays as it was read before: %s", error)
+            return
+        self._engines.take(fresh)
+        known = self._pools
+        self._pools = {
+            name: known[name] if name in known and known[name].ray == pool.ray is not None else _unasked(pool)
+            for name, pool in fresh.items()
+        }
+        logger.info("config.toml was read again: pools %s", ", ".join(self._pools))
+
+    def _ask(self, pool: Pool) -> Pool:
+        engine = self._engines[pool.engine_name]
+        assert isinstance(engine, RayEngine)
+        try:
+            nodes = tuple(node.has for node in engine.nodes())
+        except StokerError as error:
+            if pool.trouble != str(error):
+                logger.warning("%s", error)
+            nothing = Share(cpus=0, memory_gb=0, gpus=0)
+            return pool.with_(nodes=(), capacity=nothing, trouble=str(error))
+        except Exception as error:  # noqa: BLE001 -- the loop must survive, or no pool would ever be known again
+            logger.exception("pool %s", pool.name)
+            return pool.with_(trouble=f"Pool {pool.name!r}: {error!r}")
+        capacity = Share(
+            cpus=sum(node.cpus for node in nodes),
+            memory_gb=sum(node.memory_gb for node in nodes),
+            gpus=sum(node.gpus for node in nodes),
+        )
+        return pool.with_(nodes=nodes, capacity=capacity, trouble="")
+
+
+def _unasked(pool: Pool) -> Pool:
+    return pool if pool.ray is None else pool.with_(trouble=_UNKNOWN.format(pool.name))
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size

@@ -1,0 +1,133 @@
+"""A package on two nodes of a real Ray cluster, with nodes, supervisors and servers killed in its midst."""
+
+import json
+import os
+import signal
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stoker.client import Client, connect
+from stoker.home import Home
+from stoker.schema.state import JobState
+from tests.e2e.command import submit, write_package
+from tests.e2e.conftest import kill_server
+from tests.processes import kill_all_with_environment, processes_with_environment, wait_until
+from tests.ray_cluster import RayCluster, python_with_ray, start
+
+PYTHON = python_with_ray()
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(PYTHON is None, reason="no Python with Ray: `make ray` makes one"),
+    pytest.mark.xdist_group("ray"),
+]
+
+# Every step is an all-reduce over the nodes; it goes on from its checkpoint.
+TRAIN = """
+    import itertools, os, time
+    import torch, torch.distributed as dist
+    import stoker
+    ctx = stoker.init()
+    dist.init_process_group("gloo")
+    first = int(open(ctx.latest_checkpoint).read()) if ctx.latest_checkpoint else 0
+    print(f"rank {ctx.rank} of {ctx.world_size} by {os.environ['MASTER_ADDR']} from {first}", flush=True)
+    for step in itertools.count(first):
+        if ctx.attempt > 1 and step == first + 20:
+            break  # the first run goes on until it is killed
+        total = torch.ones(1) * step
+        dist.all_reduce(total)
+        assert total.item() == step * ctx.world_size
+        if ctx.rank == 0:
+            ctx.report(step, total=total.item())
+            with open("state.txt", "w") as file:
+                file.write(str(step + 1))
+            ctx.save_checkpoint("state.txt", step=step + 1)
+        dist.barrier()
+        time.sleep(0.05)
+    dist.destroy_process_group()
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RayCluster]:
+    assert PYTHON is not None
+    with start(PYTHON) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def nodes(home: Home, cluster: RayCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
+    """The home of the nodes, and a pool of them."""
+    for name, value in cluster.variables.items():
+        monkeypatch.setenv(name, value)
+    folder = home.root.parent / "nodes"
+    home.config.write_text(
+        textwrap.dedent(f"""
+        [pools.cluster]
+        engine = "ray"
+        address = "{cluster.address}"
+        python = "{cluster.python}"
+        node_python = "{sys.executable}"
+        home = "{folder}"
+        placement = "spread"
+    """)
+    )
+    yield Home(folder)
+    kill_all_with_environment("STOKER_HOME", str(folder))
+    kill_all_with_environment("STOKER_RUN_DIR", str(folder), prefix=True)
+
+
+@pytest.fixture
+def ready(nodes: Home, client: Client) -> Client:
+    """A server that knows its cluster."""
+    wait_until(lambda: client.pools()[0].capacity.cpus >= 4, what="the cluster to be known")
+    return client
+
+
+def test_run_on_two_nodes_goes_on_from_its_checkpoint_when_a_node_and_the_server_are_killed(
+    home: Home, nodes: Home, ready: Client, cluster: RayCluster, tmp_path: Path
+) -> None:
+    project = write_package(tmp_path / "project", task=textwrap.dedent(TRAIN))
+    job_file = tmp_path / "job.yaml"
+    job_file.write_text(
+        "trainingInput: {scaleTier: CUSTOM, masterType: n1-standard-1, workerType: n1-standard-1, workerCount: 1}\n"
+    )
+    done = submit(project, "ddp", "task", "--config", str(job_file))
+    assert done.code == 0, done.err
+    wait_until(lambda: steps(ready) > 5, what="some steps")
+
+    placed = json.loads((home.run_dir("ddp", 1, 1) / "nodes.json").read_text())
+    assert len({place["address"] for place in placed}) == 2
+    kill_server(home)
+    later = connect(home)
+    seen = steps(later)
+    wait_until(lambda: steps(later) > seen, what="steps that the new server hears of")
+
+    victim = next(place["address"] for place in placed if place["address"] != "127.0.0.2")  # not the head
+    os.kill(raylet_of(victim, cluster), signal.SIGKILL)
+
+    job = later.wait("ddp", timeout_s=150)
+    assert job.state is JobState.SUCCEEDED, job
+    assert len(job.trials[0].runs) == 2
+    lines = [line for block in later.logs("ddp").blocks for line in block.text.split("\n") if line.startswith("rank 1")]
+    assert len(lines) == 2
+    first = int(lines[1].rpartition(" ")[2])
+    assert first > seen, "it went on from its checkpoint"
+    assert [point.step for point in later.metrics("ddp") if point.run == "ddp.1.2"] == [*range(first, first + 20)]
+    wait_until(lambda: cluster.leftovers() == [], what="nothing to be left on the cluster")
+    assert processes_with_environment("STOKER_RUN_DIR", str(nodes.root), prefix=True) == []
+    later.close()
+
+
+def steps(client: Client) -> int:
+    return len(list(client.metrics("ddp")))
+
+
+def raylet_of(address: str, cluster: RayCluster) -> int:
+    for pid in cluster.raylets:
+        if f"--node_ip_address={address}".encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+            return pid
+    raise AssertionError(f"no raylet at {address}")

@@ -1,0 +1,52 @@
+"""Replicas on the nodes of a cluster."""
+
+import pytest
+
+from stoker.errors import StokerError, UsageError
+from stoker.schema.job import Resources, Share
+from stoker.schema.pool import Pool, RayPool, replicas_for
+
+
+def a_cluster(*cpus: float, placement: str = "pack", **fields: object) -> Pool:
+    nodes = tuple(Share(cpus=amount) for amount in cpus)
+    ray = RayPool.model_validate({"address": "head:6379", "placement": placement})
+    values = {"name": "cluster", "engine": "ray", "capacity": Share(cpus=sum(cpus)), "nodes": nodes, "ray": ray}
+    return Pool.model_validate({**values, **fields})
+
+
+def nodes_of(pool: Pool, **resources: object) -> list[int]:
+    return [replica.node for replica in replicas_for(Resources.model_validate(resources), pool)]
+
+
+def test_replicas_fill_the_largest_nodes_first() -> None:
+    assert nodes_of(a_cluster(2, 4), slots=6) == [0, 0, 0, 0, 1, 1]
+
+
+def test_replicas_are_spread_where_the_pool_says_so() -> None:
+    assert nodes_of(a_cluster(2, 2, 2, placement="spread"), slots=2) == [0, 1]
+
+
+def test_tier_with_parameter_servers_becomes_processes_on_several_nodes() -> None:
+    nodes = nodes_of(a_cluster(4, 4), tier="STANDARD_1")
+
+    assert len(nodes) == 8
+    assert set(nodes) == {0, 1}
+    assert nodes[0] == 0, "the chief is on the first"
+
+
+def test_process_that_no_node_can_hold_is_refused_in_words() -> None:
+    with pytest.raises(UsageError, match=r"no node of pool 'cluster'.*2 nodes have 2 CPUs"):
+        nodes_of(a_cluster(2, 2), slots=1, cpus=3)
+
+
+def test_cluster_that_grows_takes_what_it_cannot_hold_yet_up_to_its_limit() -> None:
+    pool = a_cluster(2, autoscale=True, max_nodes=3)
+
+    assert nodes_of(pool, slots=6) == [0, 0, 1, 1, 2, 2]
+    with pytest.raises(UsageError, match="can never hold it"):
+        nodes_of(pool, slots=7)
+
+
+def test_cluster_that_does_not_answer_says_so() -> None:
+    with pytest.raises(StokerError, match="Nothing answers"):
+        nodes_of(a_cluster(2, trouble="Nothing answers at head:6379"), slots=1)
