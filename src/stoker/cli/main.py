@@ -41,6 +41,7 @@ NOUNS: dict[str, Noun] = {
     "check": Noun("stoker.cli.check", "say what a package needs, and whether a runtime has it"),
     "runtimes": Noun("stoker.cli.runtimes", "the Pythons that jobs can run on"),
     "pools": Noun("stoker.cli.pools", "where jobs run, and how full it is"),
+    "cluster": Noun("stoker.cli.cluster", "the nodes there are, who uses them, and why the others wait"),
     "storage": Noun("stoker.cli.storage", "copy, list, read and remove what is at a path, gs:// or s3://"),
     "serve": Noun("stoker.cli.serve", "a model behind HTTP: AI Platform's predict, Open Inference Protocol"),
     "server": Noun("stoker.cli.server", "start, stop and look at the server (it starts by itself when needed)"),

@@ -178,6 +178,8 @@ class PoolStatus(Model):
     tiers: tuple[str, ...]
     running: tuple[str, ...]
     queued: tuple[str, ...]
+    nodes: tuple[Share, ...] = ()  # of a cluster, what each has
+    trouble: str = ""  # why nothing can be started there now
 
 
 class Health(Model):

@@ -377,6 +377,8 @@ def _pool_status(pool: Pool, jobs: list[JobNow]) -> PoolStatus:
         used=used(jobs, pool.name),
         slots=pool.slots,
         tiers=tuple(sorted(pool.tiers)),
+        nodes=pool.nodes,
+        trouble=pool.trouble,
         running=tuple(job.id for job in jobs if any(is_live(trial.run) for trial in job.trials)),
         queued=tuple(job.id for job in jobs if any(trial.run.state is RunState.QUEUED for trial in job.trials)),
     )

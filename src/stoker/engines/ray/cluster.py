@@ -21,7 +21,6 @@ from ray.exceptions import RayError
 from ray.util import get_placement_group, placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
-import stoker
 from stoker.engines.ray import node as node_module
 from stoker.engines.ray.node import Node, Site
 
@@ -345,7 +344,7 @@ class Cluster:
 
 def _source() -> bytes:
     """stoker's own source, the same bytes each time."""
-    root = Path(stoker.__file__).parent
+    root = Path(__file__).parents[2]
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for path in sorted(root.rglob("*")):

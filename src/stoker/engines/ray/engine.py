@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import stoker
 from stoker.engines.base import Liveness
 from stoker.errors import StokerError
 from stoker.home import Home
@@ -197,7 +196,7 @@ class Bridge:
     def _start(self) -> int:
         settings = self._settings.model_dump_json()
         words = [self._python, "-P", "-m", "stoker.engines.ray.bridge", str(self._home.root), self._name, settings]
-        environment = {**os.environ, "PYTHONPATH": str(Path(stoker.__file__).parent.parent)}
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
         try:
             return os.posix_spawn(  # not subprocess: it outlives us, and Popen objects want to be waited for
                 self._python,

@@ -1,0 +1,44 @@
+"""`stoker cluster`: the nodes there are, who uses them, and why the others wait."""
+
+from typing import TYPE_CHECKING
+
+from stoker.cli.output import print_json, table
+from stoker.cli.parser import Arguments, Parser
+
+if TYPE_CHECKING:
+    from stoker.schema.record import JobSummary, PoolStatus
+
+
+def build(parser: Parser) -> None:
+    parser.be_command(show, example="stoker cluster --json")
+    parser.add_argument("--pool", help="only this pool")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def show(arguments: Arguments) -> None:
+    from stoker.client import connect
+
+    client = connect()
+    pools = [pool for pool in client.pools() if arguments.pool in (None, pool.name)]
+    jobs = client.jobs(state=("QUEUED", "PREPARING", "RUNNING"))
+    if arguments.json:
+        lines = [job.model_dump(mode="json") for job in jobs if any(job.pool == pool.name for pool in pools)]
+        print_json({"pools": [pool.model_dump(mode="json") for pool in pools], "jobs": lines})
+        return
+    for pool in pools:
+        print("\n".join(_of_pool(pool, [job for job in jobs if job.pool == pool.name])))
+
+
+def _of_pool(pool: "PoolStatus", jobs: "list[JobSummary]") -> list[str]:
+    used = (
+        f"{pool.used.cpus:g} of {pool.capacity.cpus:g} CPUs, {pool.used.gpus:g} of {pool.capacity.gpus:g} GPUs in use"
+    )
+    found = [f"{pool.name} ({pool.engine}): {pool.trouble or used}"]
+    found += [
+        f"  node {number}: {node.cpus:g} CPUs, {node.memory_gb:g} GB, {node.gpus:g} GPUs"
+        for number, node in enumerate(pool.nodes)
+    ]
+    if jobs:
+        rows = [[job.id, job.state, job.owner, str(job.priority), job.reason] for job in jobs]
+        found.append(table(["JOB", "STATE", "OWNER", "PRIORITY", "WHY IT WAITS"], rows))
+    return found
