@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from stoker.cli import experiment_create, flags, logs
+from stoker.cli import experiment_create, experiment_keeping, flags, logs
 from stoker.cli.experiment_lookup import all_trials, find_job, trial_of
 from stoker.cli.output import STATE_COLOURS, ago, duration, paint, print_json, say, table
 from stoker.cli.parser import Arguments, Command, Parser
@@ -24,6 +24,7 @@ def build(parser: Parser) -> None:
     _build_watching(parser)
     _build_steering(parser)
     _build_setting(parser)
+    experiment_keeping.build(parser)
 
 
 def _build_reading(parser: Parser) -> None:
@@ -32,6 +33,7 @@ def _build_reading(parser: Parser) -> None:
     )
     command.add_argument("--state", action="append", type=str.upper, metavar="STATE", help="may be given several times")
     command.add_argument("--limit", type=flags.positive, default=20, metavar="N", help="at most so many (20)")
+    command.add_argument("-a", "--all", action="store_true", help="archived ones, too")
     command.add_argument("--json", action="store_true", help="print JSON")
 
     command = _reader(
@@ -138,13 +140,14 @@ def _build_setting(parser: Parser) -> None:
     )
     _add_name(command)
     command.add_argument("value", metavar="W", help="any")
+    experiment_keeping.build_settings(group)
 
 
 def list_experiments(arguments: Arguments) -> None:
     from stoker.client import connect
 
     client = connect()
-    found = list(_experiments(client, states=arguments.state or (), limit=arguments.limit))
+    found = list(_experiments(client, states=arguments.state or (), limit=arguments.limit, archived=arguments.all))
     if arguments.json:
         print_json([status for _, status in found])
     elif found:
@@ -354,9 +357,15 @@ def _show(arguments: Arguments, changed: "Sequence[Job]") -> None:
         print(f"{job.id}  {paint(job.state.value, STATE_COLOURS.get(job.state.value))}")
 
 
-def _experiments(client: "Client", *, states: Sequence[str], limit: int) -> "Iterator[tuple[JobSummary, SearchStatus]]":
+def _experiments(
+    client: "Client", *, states: Sequence[str], limit: int, archived: bool
+) -> "Iterator[tuple[JobSummary, SearchStatus]]":
     """Jobs that have a search, newest first."""
-    searches = (job for job in client.jobs(state=states, limit=_ALL) if job.search is not None)
+    searches = (
+        job
+        for job in client.jobs(state=states, limit=_ALL)
+        if job.search is not None and (archived or experiment_keeping.ARCHIVED not in job.labels)
+    )
     for job in islice(searches, limit):
         yield job, client.search(job.id, best=1)
 

@@ -1,13 +1,16 @@
-"""`stoker job run`: Determined's generic job, from its file: any script, with ranks and `data`; nothing is searched."""
+"""`stoker job`: Determined's generic job, from its file: any script, with ranks and `data`; and the queue."""
 
 import json
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
+from stoker.cli import flags
 from stoker.cli.experiment_create import submit_numbered
+from stoker.cli.experiment_lookup import find_job
 from stoker.cli.old_times import with_old_times
-from stoker.cli.output import say
+from stoker.cli.output import print_json, say
 from stoker.cli.parser import Arguments, Parser
 from stoker.cli.search_config import add_config_flags, load_config, tell
 from stoker.cli.shipment import check_environment, look_at, pack_up
@@ -34,6 +37,21 @@ def build(parser: Parser) -> None:
     then = command.add_argument_group("and then")
     then.add_argument("-f", "--follow", action="store_true", help="follow the log; exit 0 if it succeeded, 1 if not")
     then.add_argument("--json", action="store_true", help="print the job as JSON")
+
+    command = parser.add_command(
+        "list",
+        list_,
+        help="the queue: jobs that have not ended, those that come first first",
+        example="stoker job list",
+    )
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command = parser.add_command(
+        "update", update, help="change a job's priority", example="stoker job update mnist_1 --priority 500"
+    )
+    command.add_argument("name", metavar="JOB", help="its name or number")
+    command.add_argument("--priority", type=flags.whole, metavar="N", help="0 to 1000, larger first")
+    for flag in ("--weight", "--resource-pool"):
+        command.add_argument(flag, metavar="X", help="refused: a job stays in its pool, and the queue goes by priority")
 
 
 def run(arguments: Arguments) -> int:
@@ -64,6 +82,30 @@ def run(arguments: Arguments) -> int:
                 raise UsageError(f"{error} Fewer ranks: --config resources.slots=N.") from error
             raise
     return _afterwards(arguments, job)
+
+
+def list_(arguments: Arguments) -> None:
+    from stoker.cli.jobs import jobs_table
+    from stoker.client import connect
+
+    waiting = [job for job in connect().jobs(limit=10_000) if not job.state.is_final]
+    waiting.sort(key=lambda job: (-job.priority, job.number))
+    if arguments.json:
+        print_json(waiting)
+    elif waiting:
+        print(jobs_table(waiting, now=time.time()))
+    else:
+        say("The queue is empty.")
+
+
+def update(arguments: Arguments) -> None:
+    from stoker.client import connect
+
+    if arguments.weight or arguments.resource_pool or arguments.priority is None:
+        raise UsageError("Only its priority can be changed: the queue goes by it. Say --priority N, 0 to 1000.")
+    client = connect()
+    job = client.update(find_job(client, arguments.name), priority=arguments.priority)
+    print(f"{job.id}  priority {job.priority}")
 
 
 def _read(arguments: Arguments, file: Path) -> Reading:

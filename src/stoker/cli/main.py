@@ -31,7 +31,12 @@ NOUNS: dict[str, Noun] = {
     "jobs": Noun("stoker.cli.jobs", "submit jobs, watch them, steer them"),
     "experiment": Noun("stoker.cli.experiment", "search hyperparameters: many trials of one package"),
     "trial": Noun("stoker.cli.trial", "one trial of an experiment: what it is, its log, its checkpoint"),
-    "job": Noun("stoker.cli.job", "run any script as a job, from Determined's file"),
+    "checkpoint": Noun("stoker.cli.checkpoint", "what trials saved: list, describe, download, delete"),
+    "job": Noun("stoker.cli.job", "run any script as a job, from Determined's file; the queue"),
+    "cmd": Noun("stoker.cli.cmd", "run any command as a job"),
+    "tensorboard": Noun("stoker.cli.tensorboard", "TensorBoard over the event files of experiments"),
+    "notebook": Noun("stoker.cli.notebook", "JupyterLab as a job"),
+    "shell": Noun("stoker.cli.shell", "refused: what to do instead"),
     "models": Noun("stoker.cli.models", "the registry: models, and what jobs made of them"),
     "versions": Noun("stoker.cli.versions", "versions of a registered model"),
     "predict": Noun("stoker.cli.predict", "predict with a registered model, here or by `stoker serve`"),
@@ -51,7 +56,16 @@ NOUNS: dict[str, Noun] = {
 }
 
 # Determined's short forms, `det e create …`.
-NOUN_ALIASES = {"e": "experiment", "t": "trial", "m": "models", "model": "models", "version": "versions"}
+NOUN_ALIASES = {
+    "c": "checkpoint",
+    "command": "cmd",
+    "e": "experiment",
+    "j": "job",
+    "m": "models",
+    "model": "models",
+    "t": "trial",
+    "version": "versions",
+}
 
 # `gcloud ai-platform jobs …` becomes `stoker jobs …`; a script that only had `gcloud` replaced works too.
 _GCLOUD_PREFIXES = frozenset({"alpha", "beta", "ai-platform", "ml-engine"})

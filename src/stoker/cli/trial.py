@@ -1,13 +1,11 @@
 """`stoker trial`: one trial, what it is, its log, and its checkpoint."""
 
-import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stoker.cli import logs
+from stoker.cli import checkpoint, logs
 from stoker.cli.experiment_lookup import find_trial, trial_of
 from stoker.cli.output import STATE_COLOURS, duration, paint, print_json, say, table
 from stoker.cli.parser import Arguments, Parser
@@ -47,7 +45,16 @@ def build(parser: Parser) -> None:
     which = command.add_mutually_exclusive_group()
     which.add_argument("--latest", action="store_true", help="the newest (that is the default)")
     which.add_argument("--best", action="store_true", help="the one saved where the search's metric was best")
-    command.add_argument("-o", "--output", metavar="DIR", required=True, help="where to; it must not be there yet")
+    which.add_argument("--uuid", metavar="UUID", help="this one of its checkpoints")
+    checkpoint.add_output(command)
+
+    command = parser.add_command(
+        "kill",
+        kill,
+        help="end a trial that is all there is of its job; refused for one of many",
+        example="stoker trial kill mnist_1/1",
+    )
+    _add_trial(command)
 
 
 def describe(arguments: Arguments) -> None:
@@ -122,14 +129,35 @@ def download(arguments: Arguments) -> None:
 
     client = connect()
     job, trial = find_trial(client, arguments.trial)
-    target = Path(arguments.output)
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise UsageError(f"{target} is there already, and nothing is overwritten. Name another place by -o.")
-    path = _best_checkpoint(client, job, trial) if arguments.best else trial.latest_checkpoint
+    if arguments.uuid:
+        path: str | None = _by_uuid(client, job, trial, arguments.uuid)
+    else:
+        path = _best_checkpoint(client, job, trial) if arguments.best else trial.latest_checkpoint
     if path is None:
         raise NotFoundError(f"Trial {trial.number} of {job} has saved no checkpoint (ctx.save_checkpoint does).")
-    _copy(path, target)
-    print(target)
+    checkpoint.fetch(path, arguments.uuid or path, arguments.output)
+
+
+def kill(arguments: Arguments) -> None:
+    from stoker.client import connect
+
+    client = connect()
+    job, trial = find_trial(client, arguments.trial)
+    if client.trials(job, limit=1).total > 1:
+        raise UsageError(
+            f"Trial {trial.number} is one of many of {job}, and the search would miss it."
+            f" End them all with `stoker experiment kill {job}`."
+        )
+    print(client.kill(job).id)
+
+
+def _by_uuid(client: "Client", job: str, trial: "Trial", uuid: str) -> str:
+    for record in client.checkpoints(job):
+        if record.trial == trial.number and uuid in (checkpoint.uuid_of(record), record.path):
+            return record.path
+    raise NotFoundError(
+        f"Trial {trial.number} of {job} has no checkpoint {uuid!r}. See `stoker checkpoint list {job}`."
+    )
 
 
 def pick_best(
@@ -161,31 +189,6 @@ def _best_checkpoint(client: "Client", job: str, trial: "Trial") -> str | None:
             " Take the newest: --latest."
         )
     return found
-
-
-def _copy(path: str, target: Path) -> None:
-    """Folder to folder, or a file into the folder; whole or not at all."""
-    if "://" in path:
-        from stoker.home import Home
-        from stoker.storage import Storage
-
-        Storage(Home.find().root).copy(path, str(target), recursive=True)
-        return
-    source = Path(path)
-    if not source.exists():
-        raise NotFoundError(
-            f"The checkpoint is at {path}, which is not on this machine (any more). Copy it from where the job ran."
-        )
-    partial = target.with_name(f"{target.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    if source.is_dir():
-        shutil.copytree(source, partial)
-    else:
-        partial.mkdir(parents=True)
-        shutil.copy2(source, partial / source.name)
-    if target.exists():
-        target.rmdir()
-    partial.rename(target)
 
 
 def _followed(client: "Client", job: str, number: int, chosen: logs.Filters, *, as_json: bool) -> "Trial":

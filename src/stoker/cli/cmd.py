@@ -1,0 +1,151 @@
+"""`stoker cmd`: any command as a job, as with `det cmd run`; and what commands, notebooks and tensorboards share."""
+
+import shlex
+import socket
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from stoker.cli.experiment_create import submit_numbered
+from stoker.cli.experiment_lookup import find_job
+from stoker.cli.old_times import with_old_times
+from stoker.cli.output import print_json, say
+from stoker.cli.parser import Arguments, Parser
+from stoker.cli.search_config import add_config_flags, laid_over, tell, with_overrides
+from stoker.cli.shipment import Shipment, check_environment, look_at, pack_up
+from stoker.cli.startup_hook import with_startup_hook
+from stoker.errors import UsageError
+from stoker.schema.dialects.reading import Values
+
+TASK = "task"  # the label by which each kind is listed
+
+
+def build(parser: Parser) -> None:
+    command = parser.add_command(
+        "run",
+        run,
+        help="run a command as a job and follow it; exit 0 if it succeeded, 1 if not",
+        example="stoker cmd run --context . --config resources.slots=2 python3 train.py --epochs 3",
+        user_args=True,
+    )
+    add_task_flags(command)
+    command.add_argument("entrypoint", nargs="...", metavar="COMMAND", help="the command and its arguments")
+    add_task_verbs(parser, "cmd")
+
+
+def add_task_flags(command: Parser) -> None:
+    """Those that all of Determined's tasks have."""
+    add_config_flags(command)
+    command.add_argument("--config-file", metavar="FILE", help="a file with such settings: resources, environment, …")
+    command.add_argument("-c", "--context", metavar="DIR", help="ship this directory; the command runs in it")
+    command.add_argument(
+        "-i", "--include", action="append", default=[], metavar="PATH", help="ship this file or folder, too"
+    )
+    command.add_argument("-d", "--detach", action="store_true", help="do not follow it: print its name and return")
+
+
+def add_task_verbs(parser: Parser, task: str) -> None:
+    """`list`, `logs` and `kill` of one kind of task."""
+
+    def list_(arguments: Arguments) -> None:
+        from stoker.cli.jobs import jobs_table
+        from stoker.client import connect
+
+        found = connect().jobs(label=f"{TASK}={task}", limit=100)
+        if arguments.json:
+            print_json(found)
+        elif found:
+            print(jobs_table(found, now=time.time()))
+        else:
+            say("None.")
+
+    def logs(arguments: Arguments) -> int:
+        from stoker.cli.logs import follow, logs
+        from stoker.client import connect
+
+        client = connect()
+        arguments.name = find_job(client, arguments.name)
+        return follow(client, arguments.name) if arguments.follow else logs(arguments)
+
+    def kill(arguments: Arguments) -> None:
+        from stoker.client import connect
+
+        client = connect()
+        for given in arguments.names:
+            print(client.kill(find_job(client, given)).id)
+
+    command = parser.add_command("list", list_, help="list them, newest first", example=f"stoker {task} list")
+    command.add_argument("--json", action="store_true", help="print JSON")
+    from stoker.cli.logs import add_log_flags
+
+    command = parser.add_command("logs", logs, help="print its log", example=f"stoker {task} logs {task}_1 --tail 20")
+    command.add_argument("name", metavar="JOB", help="its name or number")
+    command.add_argument("--follow", "-f", action="store_true", help="go on until it has ended")
+    add_log_flags(command)
+    command = parser.add_command("kill", kill, help="end it at once", example=f"stoker {task} kill {task}_1")
+    command.add_argument("names", metavar="JOB", nargs="+", help="names or numbers")
+
+
+def run(arguments: Arguments) -> int:
+    words = [*arguments.entrypoint, *(arguments.user_args or ())]
+    if not words:
+        raise UsageError("Which command? Say it behind the flags, like `stoker cmd run python3 train.py`.")
+    entrypoint = words[0] if len(words) == 1 else shlex.join(words)
+    job = submit_task(arguments, entrypoint, task="cmd")
+    print(job["id"])
+    if arguments.detach:
+        say(f"Follow it: stoker cmd logs --follow {job['id']}")
+        return 0
+    from stoker.cli.logs import follow
+    from stoker.client import connect
+
+    return follow(connect(), job["id"])
+
+
+def submit_task(
+    arguments: Arguments, entrypoint: str, *, task: str, requirements: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Store a command job of the entrypoint, with the settings and code that the flags name."""
+    from stoker.home import Home
+    from stoker.packaging.tree import source_of_directory
+
+    values = {**_read(arguments, entrypoint), "kind": "command"}
+    values["labels"] = {**values.get("labels", {}), TASK: task}
+    environment = values.get("environment", {})
+    lines = [*environment.get("requirements", ()), *requirements]
+    values["environment"] = {**environment, **({"requirements": lines} if lines else {})}
+    home = Home.find().make()
+    include = [Path(path) for path in arguments.include]
+    if include and not arguments.context:
+        raise UsageError("--include goes with --context DIR: the directory that it is added to.")
+    with tempfile.TemporaryDirectory(prefix="stoker-") as folder:
+        if arguments.context:
+            code = look_at(source_of_directory(Path(arguments.context)), values, home=home, include=include)
+            values = with_old_times(with_startup_hook(values, code), code, home=home)
+            shipment = pack_up(values, code, (), folder=Path(folder))
+        else:
+            shipment = Shipment(values, None, ())
+        check_environment(shipment, home=home)
+        return submit_numbered(shipment, values.get("name") or task, home=home)
+
+
+def free_port() -> int:
+    """Of this machine, at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _read(arguments: Arguments, entrypoint: str) -> Values:
+    """The settings in Determined's words, with the command as their entrypoint."""
+    from stoker.schema.dialects.document import load, read
+
+    document: Values = {}
+    for file in (arguments.template, arguments.config_file):
+        document = laid_over(document, load(Path(file))) if file else document
+    document = {**with_overrides(document, arguments.overrides), "entrypoint": entrypoint}
+    reading = read(document, source=arguments.config_file or "--config")
+    tell(reading)
+    return reading.values

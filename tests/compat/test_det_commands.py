@@ -1,0 +1,102 @@
+"""The habits of those who typed `det`: checkpoints, labels, the file, the code, commands."""
+
+import json
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from stoker.home import Home
+from tests.e2e.command import stoker
+from tests.e2e.conftest import home
+
+__all__ = ["home"]  # a fixture, for the tests here
+
+pytestmark = pytest.mark.slow
+
+TRAIN = """
+    import determined as det
+
+    with det.core.init() as context:
+        x = det.get_cluster_info().trial.hparams["x"]
+        (context.train.get_tensorboard_path() / "events").touch()
+        context.train.report_validation_metrics(1, {"loss": x * x})
+        with context.checkpoint.store_path({"steps_completed": 1}) as (path, uuid):
+            (path / "x").write_text(str(x))
+"""
+CONFIG = """
+    name: squares
+    entrypoint: python3 train.py
+    hyperparameters: {x: {type: categorical, vals: [3, 1]}}
+    searcher: {name: grid, metric: loss, smaller_is_better: true}
+"""
+
+
+def test_what_det_could_do_with_an_experiment(home: Home, tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "train.py").write_text(textwrap.dedent(TRAIN))
+    (code / "grid.yaml").write_text(textwrap.dedent(CONFIG))
+
+    def out(*words: str) -> str:
+        ran = stoker(*words, cwd=tmp_path)
+        assert ran.code == 0, ran.err
+        return ran.out
+
+    def refused(*words: str) -> str:
+        ran = stoker(*words, cwd=tmp_path)
+        assert ran.code != 0
+        return ran.err
+
+    out("e", "create", "code/grid.yaml", "code")
+    stoker("e", "wait", "1", cwd=tmp_path)
+
+    best = json.loads(out("e", "list-checkpoints", "1", "--best", "1", "--json"))[0]
+    uuid = best["path"].rsplit("/", 1)[-1]
+    assert uuid in out("c", "list", "squares_1")
+    assert uuid in out("checkpoint", "describe", uuid)
+    assert (tmp_path / out("c", "download", uuid).strip() / "x").read_text() == "1"
+    assert (tmp_path / out("e", "download", "1", "-o", "top").strip() / "x").read_text() == "1"
+    assert (tmp_path / out("t", "download", f"1/{best['trial']}", "--uuid", uuid, "-o", "t").strip() / "x").exists()
+    assert "name: squares" in out("e", "config", "1")
+    out("e", "download-model-def", "1", "-o", "again")
+    assert (tmp_path / "again" / "train.py").read_text() == (code / "train.py").read_text()
+    assert "is there already" in refused("e", "download-model-def", "1", "-o", "again")
+
+    assert "one of many" in refused("t", "kill", "1/1")
+    assert "`stoker experiment archive 1`" in refused("e", "delete", "1", "--yes")
+    assert "nothing to set" in refused("e", "set", "log-retention", "1", "30")
+    assert "No checkpoint 'none'" in refused("c", "describe", "none")
+    assert "--yes" in refused("c", "delete", uuid)
+    assert out("c", "delete", uuid, "--yes").strip() == uuid
+    assert not Path(best["path"]).exists()
+    assert "DELETED" in out("c", "describe", uuid)
+
+    out("e", "label", "add", "1", "baseline")
+    out("e", "archive", "1")
+    assert "squares_1" not in out("e", "list")
+    assert "squares_1" in out("e", "list", "--all")
+    out("e", "unarchive", "1")
+    assert out("e", "list", "--json").count("squares_1") >= 1
+    assert "has no trial" in refused("tensorboard", "start", "-t", "1/99")
+
+
+def test_a_command_is_a_job(home: Home, tmp_path: Path) -> None:
+    (tmp_path / "hello.py").write_text("import sys; print('hello', sys.argv[1:])\n")
+
+    ran = stoker(
+        "cmd", "run", "-c", ".", "--config", "resources.slots=0", "python3", "hello.py", "-n", "3", cwd=tmp_path
+    )
+
+    assert ran.code == 0, ran.err
+    assert "hello ['-n', '3']" in ran.out
+    assert "cmd_1" in stoker("command", "list", cwd=tmp_path).out
+    failed = stoker("cmd", "run", "exit 3", cwd=tmp_path)
+    assert failed.code == 1
+    assert stoker("cmd", "run", "-d", "sleep 300", cwd=tmp_path).out.strip() == "cmd_3"
+    assert "cmd_3" in stoker("j", "list", cwd=tmp_path).out
+    assert "priority 700" in stoker("j", "update", "cmd_3", "--priority", "700", cwd=tmp_path).out
+    assert "Only its priority" in stoker("j", "update", "cmd_3", "--weight", "2", cwd=tmp_path).err
+    assert stoker("cmd", "kill", "cmd_3", cwd=tmp_path).out.strip() == "cmd_3"
+    assert "Which command?" in stoker("cmd", "run", cwd=tmp_path).err
+    assert "no container" in stoker("shell", "start", cwd=tmp_path).err
