@@ -13,6 +13,7 @@ from pathlib import Path
 _ROOT = Path(__file__).parent / "ui"
 _TEMPLATES = ("index.html", "login.html")
 _FIRST = ("js/app.js", "js/pages/jobs.js")
+_COMMENT = re.compile(r"^[ \t]*(?:/\*.*?\*/[ \t]*$|//[^\n]*$)|^[ \t]+", re.MULTILINE | re.DOTALL)
 _IMPORT = re.compile(r"""^(?:import|export)\s[^;]*?from\s+"(\.[^"]+)";|^import\s+"(\.[^"]+)";""", re.MULTILINE)
 
 
@@ -63,17 +64,23 @@ def files_of_page() -> PageFiles:
         files={name: _file(name, content) for name, content in contents.items()},
         templates=templates,
         digest=everything.hexdigest()[:16],
-        first_scripts=_imported(contents, _FIRST),
+        first_scripts=imported(contents, _FIRST),
     )
 
 
 def _file(name: str, content: bytes) -> PageFile:
     kind = "text/javascript" if name.endswith(".js") else mimetypes.guess_type(name)[0] or "application/octet-stream"
     etag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
-    return PageFile(content, gzip.compress(content, mtime=0), kind, etag)
+    sent = _without_comments(content) if name.endswith((".js", ".css")) else content
+    return PageFile(sent, gzip.compress(sent, mtime=0), kind, etag)
 
 
-def _imported(contents: Mapping[str, bytes], first: tuple[str, ...]) -> tuple[str, ...]:
+def _without_comments(content: bytes) -> bytes:
+    """An eighth less to send; lines keep their numbers. Safe while no text in a script goes over several lines."""
+    return _COMMENT.sub(lambda found: "\n" * found[0].count("\n"), content.decode()).encode()
+
+
+def imported(contents: Mapping[str, bytes], first: tuple[str, ...]) -> tuple[str, ...]:
     """These and what they import, and so on: named in the page, they are fetched together, not one after the other."""
     found: dict[str, None] = {}
     waiting = list(first)

@@ -57,9 +57,15 @@ class LogView {
     const last = Math.floor(this.total / WINDOW);
     if (this.total % WINDOW) this.windows.delete(last); // the last window was not full
     const unseen = total - this.total;
+    const ratio = this.#ratio();
     this.total = total;
     this.#size();
     if (this.following) this.#toEnd();
+    else if (ratio !== this.#ratio()) { // the bar now stands for more lines: what is read stays where it is
+      this.own = true;
+      this.lines.scrollTop *= ratio / this.#ratio();
+    }
+    if (this.following) this.unseen = 0;
     else if (unseen > 0) { this.unseen = (this.unseen || 0) + unseen; this.#showMore(); }
     this.draw();
   }
