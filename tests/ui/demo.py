@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.command import stoker, write_package
+from stoker.home import Home
+from tests.e2e.command import Result, stoker, write_package
 
 SCRIPT = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
 
@@ -63,7 +64,9 @@ def write_demo(folder: Path) -> Path:
     return write_package(folder, task=TASK, fails=FAILS)
 
 
-def submit_search(project: Path, name: str, *, trials: int, steps: int = 32, pause_s: float = 0.0, **more: Any) -> str:
+def submit_search(
+    home: Home, project: Path, name: str, *, trials: int, steps: int = 32, pause_s: float = 0.0, **more: Any
+) -> str:
     """The job's name, which has a number at its end."""
     search = {
         "sampler": "random",
@@ -77,13 +80,16 @@ def submit_search(project: Path, name: str, *, trials: int, steps: int = 32, pau
     }
     document = {"name": name, "module": "trainer.task", "search": search, "labels": {"team": "digits"}}
     (project / f"{name}.yaml").write_text(json.dumps(document))
-    done = stoker("experiment", "create", f"{name}.yaml", ".", cwd=project)
-    assert done.code == 0, done.err
-    return done.out.split()[-1]
+    return _done(home, project, "experiment", "create", f"{name}.yaml", ".").out.split()[-1]
 
 
-def submit_job(project: Path, name: str, module: str = "task", *words: str) -> str:
+def submit_job(home: Home, project: Path, name: str, module: str = "task", *words: str) -> str:
     flags = ("--package-path", "trainer", "--module-name", f"trainer.{module}", "--labels", "team=digits")
-    done = stoker("jobs", "submit", "training", name, *flags, *words, cwd=project)
-    assert done.code == 0, done.err
+    _done(home, project, "jobs", "submit", "training", name, *flags, *words)
     return name
+
+
+def _done(home: Home, project: Path, *words: str) -> Result:
+    done = stoker(*words, cwd=project, variables={"STOKER_HOME": str(home.root)})
+    assert done.code == 0, done.err
+    return done

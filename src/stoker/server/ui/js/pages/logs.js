@@ -68,10 +68,10 @@ class Log {
     const line = query.number("line");
     this.link.href = API + this.path + "/download" + asQuery({ ...filters(), stamps: true });
     this.notice.show(null);
+    this.view.setFollow(true); // what is there already is not new
     try {
       await this.view.reset();
       if (line) await this.#goTo(line);
-      else this.view.setFollow(true);
     } catch (error) {
       if (error.name !== "AbortError") this.notice.show(error, { retry: () => this.start() });
     }

@@ -32,7 +32,7 @@ class Search {
     this.where = parseWhere(query.get("where"));
     this.notice = notices();
     this.chips = h("div", { class: "row", "aria-live": "polite" });
-    this.curves = curves({ read: (axis) => this.#readCurves(axis), label: (_, trial) => `trial ${trial}`, first: family(this.metric), goal: this.maximize ? "max" : "min" });
+    this.curves = curves({ read: (axis) => this.#readCurves(axis), label: (_, trial) => `trial ${trial}`, style: (_, trial) => Math.max(this.best?.indexOf(trial) ?? 0, 0), first: family(this.metric), goal: this.maximize ? "max" : "min" });
     this.parallel = parallelPlot({ metric: this.metric, maximize: this.maximize, space: this.spec.space, brushed: (where) => this.#narrow(where) });
     this.scatter = scatterPlot({ metric: this.metric, space: this.spec.space, open: (trial) => go(trialPath(job.id, trial)) });
     this.importance = importanceBars();
@@ -149,6 +149,7 @@ class Search {
 
   async #readCurves(axis) {
     const best = byObjective(this.kept ?? this.rows, this.maximize).slice(0, TOP).map((row) => row.number);
+    this.best = best; // a trial has one colour in all charts
     if (!best.length) return [];
     return [await get(`${this.path}/series`, { query: { ...axis, trial: best.join(","), points: POINTS }, signal: this.ctx.signal })];
   }

@@ -1,0 +1,257 @@
+"""The pages beyond the list of jobs, used as a person would: a search, its log, a trial, models, a comparison."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from stoker.schema.state import JobState
+from tests.ui.conftest import WAIT_MS, Seen, Site
+from tests.ui.demo import SCRIPT, submit_job, submit_search, write_demo
+
+playwright = pytest.importorskip("playwright.sync_api", reason="the page is not tested: pip install playwright")
+Page, Locator, expect = playwright.Page, playwright.Locator, playwright.expect
+expect.set_options(timeout=WAIT_MS)
+pytestmark = pytest.mark.slow
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """Jobs that have ended: a search, one alone, one that failed."""
+
+    project: Path
+    search: str
+    single: str
+    failed: str
+
+
+@pytest.fixture(scope="module")
+def demo(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    project = write_demo(tmp_path_factory.mktemp("demo") / "project")
+    found = Demo(
+        project,
+        submit_search(site.home, project, "hunt", trials=12),
+        submit_job(site.home, project, "alone_1"),
+        submit_job(site.home, project, "broken_1", "fails"),
+    )
+    with site.client() as client:
+        for name in (found.search, found.single, found.failed):
+            client.wait(name, timeout_s=120)
+    return found
+
+
+def card(page: "Page", name: str) -> "Locator":
+    return page.locator(f'[data-card="{name}"]')
+
+
+def rows(page: "Page") -> "Locator":
+    return page.locator(".vt-body .vt-row")
+
+
+def drag_axis(page: "Page", *, part: float, of_height: tuple[float, float]) -> None:
+    """Brush the axis at this part of the parallel plot's width."""
+    canvas = card(page, "parallel").locator("canvas")
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    assert box is not None
+    x = box["x"] + 46 + part * (box["width"] - 92)
+    top, bottom = box["y"] + 40, box["y"] + box["height"] - 24
+    page.mouse.move(x, top + of_height[0] * (bottom - top))
+    page.mouse.down()
+    page.mouse.move(x, top + of_height[1] * (bottom - top), steps=4)
+    page.mouse.up()
+
+
+def test_brushing_the_plot_filters_the_table_and_is_in_the_address(
+    page: "Page", site: Site, demo: Demo, seen: Seen
+) -> None:
+    page.goto(f"{site.url}/jobs/{demo.search}")
+    expect(card(page, "parallel")).to_be_visible()
+    table = page.get_by_role("grid", name="Trials")
+    expect(table).to_have_attribute("aria-rowcount", "13")
+
+    drag_axis(page, part=0.0, of_height=(-0.02, 0.5))  # the upper half of the first hyperparameter
+
+    expect(page.get_by_role("button", name="Show all trials")).to_be_visible()
+    assert "where=lr:" in page.url
+    kept = int(table.get_attribute("aria-rowcount") or 0) - 1
+    assert 0 < kept < 12
+    low = float(re.search(r"where=lr:([\d.e-]+)\.\.", page.url)[1])  # type: ignore[index]
+    with site.client() as client:
+        lrs = [trial.hparams["lr"] for trial in client.trials(demo.search, limit=100).trials]
+    assert kept == sum(lr >= low for lr in lrs)
+    page.reload()
+    expect(table).to_have_attribute("aria-rowcount", str(kept + 1))
+    page.get_by_role("button", name="Show all trials").click()
+    expect(table).to_have_attribute("aria-rowcount", "13")
+    assert "where" not in page.url
+    expect(card(page, "rungs")).to_contain_text("stopped here")
+    expect(card(page, "importance").get_by_role("img")).to_have_attribute("aria-label", re.compile("lr"))
+    expect(card(page, "curve-loss").locator("canvas")).to_have_attribute("aria-label", re.compile("lines over step"))
+    assert seen.errors == []
+
+
+def test_trials_by_keyboard_alone(page: "Page", site: Site, demo: Demo) -> None:
+    page.goto(f"{site.url}/jobs/{demo.search}?sort=number")
+    table = page.get_by_role("grid", name="Trials")
+    expect(table).to_have_attribute("aria-rowcount", "13")
+
+    table.focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Space")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Space")
+    compare = page.get_by_role("region", name="Trials").get_by_role("button", name="Compare")
+    compare.focus()
+    page.keyboard.press("Enter")
+
+    expect(page).to_have_url(re.compile(rf"/compare\?runs={demo.search}(%2F|/)2,{demo.search}(%2F|/)3"))
+    table = card(page, "differences")
+    expect(table).to_contain_text("hparams.lr")
+    expect(table).not_to_contain_text("hparams.steps")  # the same in both
+    page.get_by_label("all parameters").check()
+    expect(table).to_contain_text("hparams.steps")
+    expect(card(page, "curve-loss").locator("canvas")).to_have_attribute("aria-label", re.compile("4 lines"))
+
+
+def test_live_search_grows_and_can_be_cancelled(page: "Page", site: Site, demo: Demo, seen: Seen) -> None:
+    name = submit_search(site.home, demo.project, "live", trials=200, steps=40, pause_s=0.05)
+    page.goto(f"{site.url}/jobs/{name}")
+    table = page.get_by_role("grid", name="Trials")
+
+    page.wait_for_function("Number(document.querySelector('[aria-label=Trials][role=grid]').ariaRowCount) > 3")
+    expect(table).to_contain_text("running")
+    expect(card(page, "curve-loss").locator("canvas")).to_have_attribute("aria-label", re.compile(r"lowest [\d.]+"))
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel", exact=True).click()
+
+    expect(page.locator(".job-head .state")).to_have_text("cancelled")
+    with site.client() as client:
+        assert client.wait(name, timeout_s=60).state is JobState.CANCELLED
+    expect(page.get_by_role("button", name="Run again")).to_be_visible()
+    assert seen.errors == []
+
+
+def test_log_is_filtered_and_linked_to(page: "Page", site: Site, demo: Demo) -> None:
+    page.goto(f"{site.url}/jobs/{demo.single}/logs")
+    log = page.get_by_role("log")
+    expect(log).to_contain_text("step 32 ")
+
+    page.get_by_label("Lines with").fill(r"step 1\d ")
+    page.get_by_label("regular expression").check()
+    expect(page.get_by_text(re.compile("^10 of "))).to_be_visible()
+    page.get_by_label("Lines with").fill("")
+    page.get_by_label("Level").select_option("WARNING")
+    expect(page.get_by_text(re.compile("^4 of "))).to_be_visible()
+    expect(log).to_contain_text("gradient norm")
+    assert "level=WARNING" in page.url
+    log.locator(".log-line:visible .no").first.click()
+
+    assert re.search(r"line=\d+", page.url)
+    page.goto(re.sub("level=WARNING&?", "", page.url))
+    expect(log.locator(".log-line.target")).to_contain_text("gradient norm")
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="Download").click()
+    assert "step 32 " in Path(saved.value.path()).read_text()
+
+
+def test_failure_is_told_in_words_and_leads_to_its_line(page: "Page", site: Site, demo: Demo, seen: Seen) -> None:
+    page.goto(f"{site.url}/jobs/{demo.failed}")
+    failure = page.get_by_role("group", name="What failed")
+    expect(failure).to_contain_text(f"ValueError: no rows in train.csv {SCRIPT}")
+
+    failure.get_by_role("link", name="Show the failing line").click()
+
+    expect(page.get_by_role("log").locator(".log-line.target")).to_contain_text("ValueError: no rows")
+    page.goto(f"{site.url}/jobs/{demo.failed}/logs")
+    expect(page.get_by_role("log")).to_contain_text(f"a line with {SCRIPT}")
+    page.goto(f"{site.url}/jobs/{demo.failed}?tab=code&file=trainer/task.py")
+    expect(card(page, "code")).to_contain_text("<script>window.hacked=1</script>")
+    page.goto(f"{site.url}/jobs/{demo.failed}")
+    expect(card(page, f"curve-loss {SCRIPT}")).to_contain_text(SCRIPT)  # a metric's name
+    page.goto(f"{site.url}/jobs/{demo.failed}?tab=code&against={demo.single}")
+    expect(card(page, "code")).to_contain_text("module")
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("main img, main script").count() == 0
+    assert seen.errors == []
+
+
+def test_names_and_labels_of_a_job_are_text(page: "Page", site: Site, demo: Demo, seen: Seen) -> None:
+    """The API refuses markup in them; the page does not count on it."""
+
+    def plant(route: "playwright.Route") -> None:
+        job = route.fetch().json()
+        job.update(id=SCRIPT, owner=SCRIPT, reason=SCRIPT, labels={SCRIPT: SCRIPT}, pool=SCRIPT, state="QUEUED")
+        route.fulfill(json=job)
+
+    page.route(f"**/api/v1/jobs/{demo.single}", plant)
+    page.goto(f"{site.url}/jobs/{demo.single}")
+
+    expect(page.get_by_role("heading", level=1)).to_have_text(SCRIPT)
+    expect(page.locator(".job-head .chip")).to_have_text(f"{SCRIPT}={SCRIPT}")
+    expect(page.locator(".job-head .why")).to_contain_text(SCRIPT)
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("main img, main script").count() == 0
+    assert seen.errors == []
+
+
+def test_checkpoint_becomes_a_model_with_its_lineage(page: "Page", site: Site, demo: Demo, seen: Seen) -> None:
+    page.goto(f"{site.url}/jobs/{demo.search}/trials/1")
+    page.get_by_role("tab", name="Hyperparameters").click()
+    expect(card(page, "hparams")).to_contain_text("optimizer")
+    page.get_by_role("tab", name="Checkpoints & models").click()
+
+    page.get_by_role("button", name="Register as model").first.click()
+    page.get_by_label("Model", exact=True).fill("digits")
+    page.get_by_label("Alias, if any").fill("candidate")
+    page.keyboard.press("Enter")
+    page.get_by_role("link", name="digits", exact=True).click()
+
+    expect(page).to_have_url(f"{site.url}/models/digits")
+    expect(card(page, "versions")).to_contain_text("@candidate")
+    lineage = card(page, "lineage")
+    expect(lineage.get_by_role("link", name="trial 1")).to_have_attribute("href", f"/jobs/{demo.search}/trials/1")
+    expect(lineage).to_contain_text("checkpoints/weights")
+    expect(card(page, "predict")).to_contain_text("does not predict by itself")
+    lineage.get_by_role("link", name=demo.search).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(demo.search)
+    assert seen.errors == []
+
+
+def test_queue_says_who_holds_and_who_waits(page: "Page", site: Site, demo: Demo, seen: Seen) -> None:
+    with site.client() as client:
+        (pool,) = client.pools()
+    site.submit("holds_it", "sleep", "600", resources={"cpus": pool.capacity.cpus})
+    page.goto(f"{site.url}/pools")
+    expect(card(page, "holders")).to_contain_text("holds_it")
+    site.submit("waits_for_it", "true", resources={"cpus": 1})
+
+    queue = card(page, "queue")
+    expect(queue).to_contain_text("waits_for_it")
+    expect(queue).to_contain_text(re.compile("CPU"))
+    queue.get_by_role("link", name="waits_for_it").click()
+    expect(page.locator(".why")).to_contain_text("Waiting for a place")
+    with site.client() as client:
+        client.kill("holds_it")
+    expect(page.locator(".job-head .state")).to_have_text("succeeded")
+    assert seen.errors == []
+
+
+def test_pages_fit_a_phone_and_the_dark(page: "Page", site: Site, demo: Demo, seen: Seen) -> None:
+    page.emulate_media(color_scheme="dark")
+    page.set_viewport_size({"width": 390, "height": 780})
+    for path in (
+        f"/jobs/{demo.search}",
+        f"/jobs/{demo.single}?tab=config",
+        f"/jobs/{demo.single}/logs",
+        "/pools",
+        "/models",
+    ):
+        page.goto(site.url + path)
+        page.locator("main > :not(.skeleton)").first.wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
+        assert page.evaluate("document.querySelector('main').scrollWidth") <= 390, path
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(15, 17, 21)"
+    assert seen.errors == []
