@@ -107,10 +107,14 @@ def download(arguments: Arguments) -> None:
 def fetch(path: str, uuid: str, output: str | None) -> None:
     """Copy what is at a path to the folder that was asked for, and print it. UsageError if something is there."""
     target = Path(output) if output else Path("checkpoints") / Path(uuid).name
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise UsageError(f"{target} is there already, and nothing is overwritten. Name another place by -o.")
+    check_is_free(target)
     copy(path, target)
     print(target)
+
+
+def check_is_free(target: Path) -> None:
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise UsageError(f"{target} is there already, and nothing is overwritten. Name another place by -o.")
 
 
 def delete(arguments: Arguments) -> int:

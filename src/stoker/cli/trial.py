@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoker.cli import checkpoint, logs
@@ -129,6 +130,8 @@ def download(arguments: Arguments) -> None:
 
     client = connect()
     job, trial = find_trial(client, arguments.trial)
+    if arguments.output:
+        checkpoint.check_is_free(Path(arguments.output))
     if arguments.uuid:
         path: str | None = _by_uuid(client, job, trial, arguments.uuid)
     else:
