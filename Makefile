@@ -24,8 +24,15 @@ $(INSTALLED): pyproject.toml constraints.txt
 quickstart: $(INSTALLED)
 	@$(BIN)/python examples/quickstart.py
 
-test: $(INSTALLED)
-	$(BIN)/python -m pytest -n 4
+# Ray has an environment of its own: the server never imports it, and a pool names the Python that does.
+.venv-ray/installed:
+	$(PYTHON) -m venv .venv-ray
+	.venv-ray/bin/pip install --quiet 'ray[default]==2.60.0'
+	touch $@
+
+# Tests that share a cluster are a group, which one worker runs.
+test: $(INSTALLED) .venv-ray/installed
+	$(BIN)/python -m pytest -n 4 --dist loadgroup
 
 check: $(INSTALLED)
 	$(BIN)/ruff format --check src tests bench examples
