@@ -51,6 +51,7 @@ class SearchSummary(Model):
     """What a search has come to so far."""
 
     metric: str | None = None  # what trials are ranked by
+    maximize: bool = False
     trials: int  # asked for, those that run among them
     outcomes: dict[str, int] = {}  # of those that are over: completed, stopped, failed, invalid_hp
     best: float | None = None  # the metric's best value
@@ -75,6 +76,7 @@ class JobSummary(Model):
     started: float | None = None
     ended: float | None = None
     search: SearchSummary | None = None  # of a job with a search
+    metrics: dict[str, float] = {}  # of a job without one: the newest value of each, at most 8
 
 
 class Job(JobSummary):
@@ -124,6 +126,8 @@ class SearchStatus(Model):
 
 class JobList(Model):
     jobs: tuple[JobSummary, ...]
+    cursor: str | None = None  # ask for this page next; None if there is no more
+    counts: dict[str, int] | None = None  # jobs in each state, whatever the page, if they were asked for
 
 
 class LogBlock(Model):
@@ -165,6 +169,40 @@ class CheckpointRecord(Model):
     path: str
     size_bytes: int
     metadata: dict[str, Any] = {}
+    metrics: dict[str, float] = {}  # what was newest at its step, when one trial's checkpoints are asked for
+
+
+class Holder(Model):
+    """A run that has its place in a pool."""
+
+    job: str
+    run: str
+    trial: int
+    owner: str
+    share: Share
+    since: float
+
+
+class Waiting(Model):
+    """A job that waits for a place in a pool."""
+
+    job: str
+    priority: int
+    share: Share
+    since: float
+    reason: str
+
+
+class PoolHistory(Model):
+    """What of a pool was in use, over time; lists of one length."""
+
+    name: str
+    time: tuple[float, ...]
+    cpus: tuple[float, ...]
+    memory_gb: tuple[float, ...]
+    gpus: tuple[float, ...]
+    running: tuple[int, ...]
+    queued: tuple[int, ...]
 
 
 class PoolStatus(Model):
@@ -180,6 +218,8 @@ class PoolStatus(Model):
     queued: tuple[str, ...]
     nodes: tuple[Share, ...] = ()  # of a cluster, what each has
     trouble: str = ""  # why nothing can be started there now
+    holders: tuple[Holder, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
 
 
 class Health(Model):

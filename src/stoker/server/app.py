@@ -15,21 +15,29 @@ from starlette.types import ASGIApp
 from stoker.errors import ConfigError, StokerError
 from stoker.home import Home
 from stoker.server.auth import API, Gate, TooLargeError
+from stoker.server.hub import Hub
 from stoker.server.live import Live
+from stoker.server.log_lines import LogLines
+from stoker.server.pool_views import PoolViews
 from stoker.server.registry import Registry
+from stoker.server.routes.code import CodeRoutes
 from stoker.server.routes.jobs import JobRoutes
 from stoker.server.routes.logs import LogRoutes
 from stoker.server.routes.models import ModelRoutes
 from stoker.server.routes.packages import PackageRoutes
 from stoker.server.routes.page import PageRoutes
+from stoker.server.routes.predictions import PredictionRoutes
 from stoker.server.routes.replies import ErrorReply, reply_error
 from stoker.server.routes.runs import RunRoutes
 from stoker.server.routes.searches import SearchRoutes
 from stoker.server.routes.system import SystemRoutes
+from stoker.server.routes.views import ViewRoutes
 from stoker.server.scheduler import Scheduler
 from stoker.server.search_status import SearchViews
 from stoker.server.settings import Settings
 from stoker.server.store.base import Store
+from stoker.server.topics import Topics
+from stoker.server.trial_columns import TrialColumns
 
 _ABOUT = """Submit training packages as jobs, watch and steer them.
 
@@ -55,12 +63,15 @@ class Server:
 def create_app(server: Server) -> ASGIApp:
     """Starts the scheduler with the app and stops it with it; the store is the caller's to close."""
     s = server
+    pools = PoolViews(s.store, s.scheduler, s.now)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         s.live.bind(asyncio.get_running_loop())
         s.scheduler.start()
+        notes = asyncio.create_task(pools.watch(s.live))
         yield
+        notes.cancel()
         await asyncio.to_thread(s.scheduler.stop)
 
     app = FastAPI(
@@ -74,22 +85,28 @@ def create_app(server: Server) -> ASGIApp:
         responses={"default": {"model": ErrorReply, "description": "What went wrong"}},
         telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
     )
-    for router in _routers(s):
+    for router in _routers(s, pools):
         app.include_router(router, prefix=API)
     app.include_router(PageRoutes(s.token).router())
     _handle_errors(app)
     return Gate(app, token=s.token, max_package_bytes=s.settings.max_package_bytes)
 
 
-def _routers(s: Server) -> tuple[APIRouter, ...]:
+def _routers(s: Server, pools: PoolViews) -> tuple[APIRouter, ...]:
+    lines = LogLines(s.store.pages)
+    topics = Topics(s.store, s.scheduler, s.live, lines, pools.status)
+    hub = Hub(s.live, topics.source)
     return (
+        ViewRoutes(s.store, TrialColumns(s.store, s.live), lines, pools, topics, hub).router(),
+        CodeRoutes(s.store, s.settings, s.home).router(),
         LogRoutes(s.store, s.live).router(),
         JobRoutes(s.store, s.scheduler, s.live, s.settings, s.home, s.owner, s.now).router(),
         ModelRoutes(s.store, Registry(s.store, s.home, s.settings.models_url, s.now), s.now).router(),
+        PredictionRoutes().router(),
         SearchRoutes(s.store, SearchViews(s.store)).router(),
         RunRoutes(s.store, s.scheduler, s.live, s.now).router(),
         PackageRoutes(s.home).router(),
-        SystemRoutes(s.store, s.scheduler, s.live, s.home, s.shutdown).router(),
+        SystemRoutes(s.store, s.scheduler, pools, s.live, s.home, s.shutdown).router(),
     )
 
 

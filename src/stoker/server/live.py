@@ -1,9 +1,10 @@
 """Wake those who wait for news. Carries no data: who is woken reads the store, so nobody can miss or lag behind it."""
 
 import asyncio
+import secrets
 import threading
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 
@@ -49,6 +50,9 @@ class Live:
         self._pending: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
         self._closed = False
+        self._on_close: list[Callable[[], None]] = []
+        self._versions: Counter[str] = Counter()
+        self.boot = secrets.token_hex(4)  # another one after each start of the server
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
         """From now on waking reaches listeners of this loop."""
@@ -56,8 +60,24 @@ class Live:
 
     def job_changed(self, job: str) -> None:
         """Its state, progress, labels or logs are new."""
+        with self._lock:
+            self._versions[job] += 1
         self._wake(job_topic(job), job)
         self._wake(JOBS, job)
+
+    def run_changed(self, run: str) -> None:
+        """The same, and whose trial it was: a run's name is JOB.TRIAL.ATTEMPT."""
+        job, trial, _ = run.rsplit(".", 2)
+        self.job_changed(job)
+        self._wake(trials_topic(job), f"#{trial}")
+
+    def version(self, job: str) -> str:
+        """Another text after each change of a job. Ask before reading the store."""
+        return f"{self.boot}-{self._versions[job]}"
+
+    def on_close(self, call: Callable[[], None]) -> None:
+        """To be called on the event loop when the server goes away."""
+        self._on_close.append(call)
 
     def logs_grew(self, job: str) -> None:
         self._wake(job_topic(job), job)
@@ -67,17 +87,19 @@ class Live:
         self._wake(run_topic(run), run)
 
     @contextmanager
-    def listen(self, topic: str) -> Iterator[Listener]:
+    def listen(self, *topics: str) -> Iterator[Listener]:
         listener = Listener()
         if self._closed:
             listener._close()
-        self._listeners[topic].add(listener)
+        for topic in topics:
+            self._listeners[topic].add(listener)
         try:
             yield listener
         finally:
-            self._listeners[topic].discard(listener)
-            if not self._listeners[topic]:
-                del self._listeners[topic]
+            for topic in topics:
+                self._listeners[topic].discard(listener)
+                if not self._listeners[topic]:
+                    del self._listeners[topic]
 
     def close(self) -> None:
         """The server goes away: everyone stops waiting, and nobody begins to. From any thread."""
@@ -100,6 +122,8 @@ class Live:
         for listeners in self._listeners.values():
             for listener in listeners:
                 listener._close()
+        for call in self._on_close:
+            call()
 
     def _deliver(self) -> None:
         with self._lock:
@@ -114,6 +138,11 @@ JOBS = "jobs"
 
 def job_topic(job: str) -> str:
     return f"job/{job}"
+
+
+def trials_topic(job: str) -> str:
+    """Which of its trials have changed: `#` and the number of each."""
+    return f"trials/{job}"
 
 
 def run_topic(run: str) -> str:

@@ -347,7 +347,7 @@ class Scheduler:
             move.run, move.state, now=self._now(), stop=move.stop, message=move.message, restart=move.restart
         )
         logger.info("run %s is %s%s", move.run, move.state, f": {move.message}" if move.message else "")
-        self._live.job_changed(_job_name(move.run))
+        self._live.run_changed(move.run)
         if move.state.is_final:
             self._live.run_ordered(move.run)
             self._see_off(move.run)

@@ -1,8 +1,9 @@
 """Jobs: submit, list, look, change, steer."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
@@ -20,7 +21,9 @@ from stoker.server.routes.replies import reply, reply_many
 from stoker.server.scheduler import Scheduler
 from stoker.server.search import check_search, first_trial
 from stoker.server.settings import Settings, choose_pool
-from stoker.server.store.base import JobFilter, NewJob, Store
+from stoker.server.store.base import NewJob, Store
+from stoker.server.store.listing import sort_key
+from stoker.server.store.page_store import JobQuery
 
 _MAX_LISTED = 10_000
 
@@ -31,6 +34,38 @@ class JobChanges(Model):
     labels: Labels | None = None
     priority: int | None = None
     max_slots: Annotated[int, Field(ge=1, description="of all running trials of its search together")] | None = None
+
+
+class ListQuery(Model):
+    """Which jobs, in which order."""
+
+    q: str | None = Field(None, description="words, all found in name, owner, pool or labels, in any case")
+    state: str | None = Field(None, description="one or more states, with commas between")
+    name: str | None = Field(None, description="the beginning of the name, or a pattern with * and ?")
+    label: list[str] = Field([], description="key=value; several must all be there")
+    pool: str | None = None
+    owner: str | None = None
+    sort: str = Field("-created", description="created, name, priority, owner, pool, started, ended; -: falling")
+    limit: int = Field(100, ge=1, le=_MAX_LISTED)
+    before: str | None = Field(None, description="only jobs older than this one (name or number)")
+    cursor: str | None = Field(None, description="the last answer's, for the next page")
+    counts: bool = Field(False, description="also count the jobs in each state")
+
+    def query(self, *, before: int | None) -> JobQuery:
+        sort_key(self.sort.removeprefix("-"))
+        return JobQuery(
+            words=tuple((self.q or "").split()),
+            states=_states(self.state),
+            name=self.name,
+            labels=tuple(_label(text) for text in self.label),
+            pool=self.pool,
+            owner=self.owner,
+            sort=self.sort.removeprefix("-"),
+            falling=self.sort.startswith("-"),
+            after=_place(self.cursor),
+            before=before,
+            limit=self.limit,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,26 +115,14 @@ class JobRoutes:
             self.live.job_changed(job.id)
         return reply(job, status=201 if is_new else 200)
 
-    def list_jobs(
-        self,
-        state: Annotated[str | None, Query(description="one or more states, with commas between")] = None,
-        name: Annotated[str | None, Query(description="the beginning of the name, or a pattern with * and ?")] = None,
-        label: Annotated[list[str] | None, Query(description="key=value; several must all be there")] = None,
-        pool: str | None = None,
-        limit: Annotated[int, Query(ge=1, le=_MAX_LISTED)] = 100,
-        before: Annotated[str | None, Query(description="only jobs older than this one (name or number)")] = None,
-    ) -> Response:
-        """Jobs, newest first."""
-        which = JobFilter(
-            states=_states(state),
-            name=name,
-            labels=tuple(_label(text) for text in label or ()),
-            pool=pool,
-            before=self._number(before),
-            limit=limit,
-        )
+    def list_jobs(self, which: Annotated[ListQuery, Query()]) -> Response:
+        """Jobs, newest first unless another order is asked for."""
+        query = which.query(before=self._number(which.before))
+        page = self.store.pages.find_jobs(query)
         reasons = self.scheduler.reasons()
-        return reply(JobList(jobs=tuple(with_reason(job, reasons.get(job.id)) for job in self.store.jobs(which))))
+        jobs = tuple(with_reason(job, reasons.get(job.id)) for job in page.jobs)
+        counts = {state.value: n for state, n in self.store.pages.job_counts(query).items()} if which.counts else None
+        return reply(JobList(jobs=jobs, cursor=json.dumps(page.after) if page.after else None, counts=counts))
 
     def get_job(self, job: str) -> Response:
         """A job, whole: state, why it waits or failed, trials and runs."""
@@ -127,9 +150,9 @@ class JobRoutes:
         """Let a paused job go on."""
         return self._set_intent(job, Intent.RUN)
 
-    def get_checkpoints(self, job: str) -> Response:
-        """The checkpoints its runs have reported, oldest first."""
-        return reply_many(self.store.checkpoints(job))
+    def get_checkpoints(self, job: str, trial: int | None = None) -> Response:
+        """The checkpoints its runs have reported, oldest first; those of one trial with their metrics."""
+        return reply_many(self.store.pages.checkpoints(job, trial))
 
     def _set_intent(self, job: str, intent: Intent, *, kill: bool = False) -> Response:
         return self._changed(self.store.set_intent(job, intent, by=self.owner, now=self.now(), kill=kill))
@@ -176,6 +199,18 @@ def _states(text: str | None) -> frozenset[JobState]:
     if unknown:
         raise UsageError(f"No job state {', '.join(unknown)}. States: {', '.join(JobState.__members__)}.")
     return frozenset(JobState(name) for name in names)
+
+
+def _place(cursor: str | None) -> tuple[Any, int] | None:
+    if cursor is None:
+        return None
+    try:
+        key, number = json.loads(cursor)
+        if isinstance(key, str | int | float) and isinstance(number, int):
+            return key, number
+    except (ValueError, TypeError):
+        pass
+    raise UsageError(f"{cursor[:80]!r} is no cursor of a list of jobs: take the last answer's.")
 
 
 def _label(text: str) -> tuple[str, str]:

@@ -69,5 +69,5 @@ class RunRoutes:
             self.scheduler.wake()
             if done.stop is not None:
                 self.live.run_ordered(run)  # one node's end may be the others' order to stop
-        self.live.job_changed(done.job)
+        self.live.run_changed(run)
         return EventReply(acked=done.acked, stop=done.stop)

@@ -13,6 +13,7 @@ from stoker.errors import NotFoundError
 from stoker.home import Home
 from stoker.schema.record import Health, PoolStatus
 from stoker.server.live import JOBS, Live
+from stoker.server.pool_views import PoolViews
 from stoker.server.routes.jobs import with_reason
 from stoker.server.routes.replies import KEEP_ALIVE, KEEP_ALIVE_S, EventStream, event_message, reply, reply_many
 from stoker.server.scheduler import Scheduler
@@ -28,6 +29,7 @@ class SystemRoutes:
 
     store: Store
     scheduler: Scheduler
+    pools: PoolViews
     live: Live
     home: Home
     shutdown: Callable[[], None]
@@ -47,7 +49,7 @@ class SystemRoutes:
 
     def get_pools(self) -> Response:
         """Each pool's capacity, what of it is in use, who runs and who waits."""
-        return reply_many(self.scheduler.pool_status())
+        return reply_many(self.pools.status())
 
     async def get_events(self) -> Response:
         """Server-sent events: `job` with a job's line each time it has changed. Ask GET /jobs for where they stand."""

@@ -23,6 +23,7 @@ from stoker.schema.record import (
 from stoker.schema.state import Intent, JobState, RunState, StopReason
 from stoker.search.base import Prior, Record
 from stoker.server.store.model_store import ModelStore
+from stoker.server.store.page_store import PageStore
 
 SearchState = Literal["open", "done", "failed"]
 
@@ -225,6 +226,11 @@ class Store(Protocol):
     @property
     def models(self) -> ModelStore:
         """The registry's part."""
+        ...
+
+    @property
+    def pages(self) -> PageStore:
+        """What is looked at in columns, windows and lines."""
         ...
 
     def add_job(self, new: NewJob, *, now: float) -> tuple[Job, bool]:

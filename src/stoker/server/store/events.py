@@ -23,6 +23,7 @@ from stoker.schema.event import (
     Progress,
 )
 from stoker.schema.state import RunState, StopReason
+from stoker.server.store import series
 from stoker.server.store.base import Appended
 from stoker.server.store.logs import pack
 from stoker.server.store.model_tables import saved_models
@@ -42,6 +43,7 @@ _RUN = (
 _LOCK_JOB = select(jobs.c.number).where(jobs.c.number == bindparam("job")).with_for_update()
 _LOST_CONNECTION = re.compile(r"Connection|BrokenPipe|EOFError|Dist(?:Backend|Network|Store)Error|[Gg]loo|NCCL")
 _OF_NODE = (nodes.c.run == bindparam("of_run")) & (nodes.c.node == bindparam("of_node"))
+_KNOWN = select(trials.c.metrics, trials.c.unpacked).where(trials.c.id == bindparam("of_trial"))
 _ACKED = select(nodes.c.acked).where(_OF_NODE)
 _ACK = update(nodes).where(_OF_NODE)
 
@@ -103,7 +105,12 @@ def _record(connection: Connection, row: Row[Any], node: int, events: Sequence[E
     _insert(connection, saved_models, ({**keys, **_model(e, now)} for e in events if isinstance(e, ModelSaved)))
     _update_trial(connection, row.trial, events, now=now)
     moved = _update_run(connection, row, node, events, now=now)
-    return moved or (row.search == "open" and any(isinstance(event, Metric) for event in events))
+    return moved or (row.search == "open" and any(_is_report(event) for event in events))
+
+
+def _is_report(event: Event) -> bool:
+    """Whether user code said it: what a run uses is a metric, too, but nothing to decide or to rank by."""
+    return isinstance(event, Metric) and event.group != series.SYSTEM
 
 
 def _insert(connection: Connection, table: Any, rows: Iterable[Values]) -> None:
@@ -161,17 +168,23 @@ def _update_trial(connection: Connection, trial: int, events: Sequence[Event], *
         match event:
             case Progress():
                 changes["progress"] = min(max(_finite(event.fraction, 0.0), 0.0), 1.0)
-            case Metric():
+            case Metric() if event.group != series.SYSTEM:
                 latest.update(_named(event))
             case Checkpoint():
                 _keep_newest(connection, trial, event, now=now)
             case InvalidHp():
                 changes["invalid"] = event.reason or "no reason given"
-    if latest:
-        known = connection.execute(select(trials.c.metrics).where(trials.c.id == trial)).scalar_one()
-        changes["metrics"] = json.dumps({**json.loads(known), **latest})
+    reports = sum(isinstance(event, Metric) for event in events)
+    has_ended = isinstance(events[-1], Exited)
+    if reports or has_ended:
+        known = connection.execute(_KNOWN, {"of_trial": trial}).one()
+        changes["unpacked"] = waiting = known.unpacked + reports
+        if latest:
+            changes["metrics"] = json.dumps({**json.loads(known.metrics), **latest})
     if changes:
         connection.execute(update(trials).where(trials.c.id == trial).values(changes))
+    if (reports or has_ended) and waiting >= (1 if has_ended else series.PACK_AT):
+        series.pack(connection, trial)
 
 
 def _named(event: Metric) -> dict[str, float]:

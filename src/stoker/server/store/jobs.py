@@ -4,6 +4,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, bindparam, insert, select, update
@@ -20,12 +21,14 @@ from stoker.server.store.tables import jobs, runs, trials
 
 _CHUNK_ROWS = 500
 _MOST_TRIALS = 100  # shown with a job
+_MOST_METRICS = 8  # shown in its line
 
 # Built once: to build a statement costs SQLAlchemy more than to run it.
 _INSERT = insert(jobs)
 _BY_ID = select(jobs).where(jobs.c.id == bindparam("job"))
 _RUNS_OF = select(runs).where(runs.c.trial.in_(bindparam("ids", expanding=True))).order_by(runs.c.trial, runs.c.attempt)
 TRIALS_OF = select(trials).where(trials.c.job == bindparam("number"))
+_RUN_SHOWN = (runs.c.state, runs.c.stop, runs.c.phase, runs.c.message)
 _NEWEST_TRIALS = TRIALS_OF.order_by(trials.c.number.desc()).limit(_MOST_TRIALS)
 
 
@@ -87,13 +90,13 @@ def with_runs(connection: Connection, rows: Sequence[Row[Any]], intent: Intent) 
 
 
 def summary(connection: Connection, row: Row[Any]) -> JobSummary:
-    return _summaries(connection, [row])[0]
+    return summaries(connection, [row])[0]
 
 
 def listed(connection: Connection, which: JobFilter) -> tuple[JobSummary, ...]:
     found: list[JobSummary] = []
     for chunk in _chunks(connection, _query(which), before=which.before, size=_chunk_size(which)):
-        for line in _summaries(connection, chunk):
+        for line in summaries(connection, chunk):
             if _is_wanted(line, which):
                 found.append(line)
                 if len(found) >= which.limit:
@@ -181,12 +184,18 @@ def _line(row: Row[Any], newest: Sequence[tuple[Row[Any], Row[Any]]]) -> dict[st
         "started": row.started,
         "ended": row.ended,
         "search": None if row.search is None else _search(row),
+        "metrics": _metrics(newest[0][0].metrics) if row.search is None and newest else {},
     }
+
+
+def _metrics(text: str) -> dict[str, float]:
+    return dict(islice(json.loads(text).items(), _MOST_METRICS))
 
 
 def _search(row: Row[Any]) -> SearchSummary:
     return SearchSummary(
         metric=row.metric,
+        maximize=bool(row.maximize),
         trials=row.trials_made,
         outcomes=json.loads(row.outcomes),
         best=row.best,
@@ -251,22 +260,24 @@ def _trial(row: Row[Any], of_trial: Sequence[Row[Any]], intent: Intent) -> Trial
         objective=row.objective,
         objectives=json.loads(row.objectives or "{}"),
         outcome=row.outcome,
-        stopped=_why_stopped(row),
+        stopped=why_stopped(row),
         bracket=row.bracket or 0,
         parent=row.parent,
         seed=row.seed,
     )
 
 
-def _why_stopped(row: Row[Any]) -> str:
+def why_stopped(row: Row[Any]) -> str:
     return f"invalid hyperparameters: {row.invalid}" if row.invalid is not None else row.stopped or ""
 
 
-def _summaries(connection: Connection, rows: Sequence[Row[Any]]) -> list[JobSummary]:
+def summaries(connection: Connection, rows: Sequence[Row[Any]]) -> list[JobSummary]:
     """Two queries for any number of jobs. Of a search only the trials that are not over are looked at."""
     newest: dict[int, list[Any]] = defaultdict(list)
     lines = (
-        select(trials.c.job, trials.c.progress, runs.c.state, runs.c.stop, runs.c.phase, runs.c.message)
+        select(
+            trials.c.job, trials.c.progress, trials.c.metrics, runs.c.state, runs.c.stop, runs.c.phase, runs.c.message
+        )
         .join(runs, (runs.c.trial == trials.c.id) & (runs.c.attempt == trials.c.attempts))
         .join(jobs, jobs.c.number == trials.c.job)
         .where(trials.c.job.in_([row.number for row in rows]), ~trials.c.over | jobs.c.search.is_(None))

@@ -25,6 +25,7 @@ from stoker.search.base import (
 )
 from stoker.server.store import jobs as job_rows
 from stoker.server.store import runs as run_rows
+from stoker.server.store import series
 from stoker.server.store.base import (
     OverTrial,
     Report,
@@ -52,7 +53,7 @@ _REPORTS: Select[Any] = (
     select(metrics.c.number, trials.c.number.label("trial"), metrics.c.kind, metrics.c.step, metrics.c.points)
     .join(runs, runs.c.number == metrics.c.run)
     .join(trials, trials.c.id == runs.c.trial)
-    .where(metrics.c.job == bindparam("job"), metrics.c.number > bindparam("after"))
+    .where(metrics.c.job == bindparam("job"), metrics.c.number > bindparam("after"), metrics.c.kind != series.SYSTEM)
     .order_by(metrics.c.number)
     .limit(_REPORTS_AT_ONCE)
 )

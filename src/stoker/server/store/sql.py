@@ -22,7 +22,7 @@ from stoker.schema.record import (
 )
 from stoker.schema.state import Intent, JobState, RunState, StopReason
 from stoker.search.base import Prior
-from stoker.server.store import events, searches
+from stoker.server.store import events, searches, series
 from stoker.server.store import jobs as job_rows
 from stoker.server.store import logs as log_rows
 from stoker.server.store import runs as run_rows
@@ -42,6 +42,7 @@ from stoker.server.store.dialect import open_database, reader_of, writer_of
 from stoker.server.store.matching import Matcher
 from stoker.server.store.migrate import migrate
 from stoker.server.store.models import SqlModelStore
+from stoker.server.store.pages import SqlPageStore
 from stoker.server.store.postgres import Ownership, owned_writer, patient_methods
 from stoker.server.store.tables import checkpoints, metrics, runs, trials
 
@@ -78,6 +79,7 @@ class SqlStore:
                 migrate(connection)
                 self._owner.claim(connection)
         self.models = SqlModelStore(self._engine, self._write)
+        self.pages = SqlPageStore(self._engine, self._write, self._matcher)
 
     def is_ours(self) -> bool:
         """False once another server has taken the database: this one has to end."""
@@ -199,7 +201,8 @@ class SqlStore:
     def metric_page(self, job: str, *, after: int = 0, limit: int = 1000) -> MetricPage:
         with self._engine.begin() as connection:
             number = job_rows.number_of(connection, job)
-            query = _of_job(metrics, number).where(metrics.c.number > after).limit(limit)
+            of_user_code = metrics.c.kind != series.SYSTEM
+            query = _of_job(metrics, number).where(metrics.c.number > after, of_user_code).limit(limit)
             rows = connection.execute(query).fetchall()
         return MetricPage(tuple(_metric_point(row) for row in rows), rows[-1].number if rows else after)
 

@@ -111,6 +111,9 @@ trials = Table(
     Column("objectives", Text),
     Column("outcome", String),
     Column("stopped", Words),
+    # Its reports up to this one are in `series`, too; about how many came since.
+    Column("packed", BigInteger, nullable=False, server_default="0"),
+    Column("unpacked", Integer, nullable=False, server_default="0"),
     UniqueConstraint("job", "number"),
 )
 Index("trials_open", trials.c.job, trials.c.over, trials.c.number)
@@ -183,6 +186,27 @@ metrics = Table(
     Column("points", Text, nullable=False),  # name to value
 )
 Index("metrics_of_job", metrics.c.job, metrics.c.number)
+Index("metrics_of_run", metrics.c.run, metrics.c.number)
+
+# The reports once more, a line in blocks, so that a chart of a million points is read in a moment. `data` is its steps,
+# times and values as arrays; `brief` the same of those points that are seen from afar. See series.py.
+series = Table(
+    "series",
+    metadata,
+    Column("number", Number, primary_key=True),
+    Column("trial", ForeignKey("trials.id"), nullable=False),
+    Column("kind", Words, nullable=False),
+    Column("replica", Words, nullable=False),
+    Column("name", Words, nullable=False),
+    Column("count", Integer, nullable=False),
+    Column("low_step", BigInteger, nullable=False),
+    Column("high_step", BigInteger, nullable=False),
+    Column("low_time", Float, nullable=False),
+    Column("high_time", Float, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    Column("brief", LargeBinary, nullable=False),
+)
+Index("series_of_trial", series.c.trial, series.c.number)
 
 checkpoints = Table(
     "checkpoints",
