@@ -103,14 +103,17 @@ class VirtualTable {
   refresh() {
     if (this.stale) return;
     this.stale = true;
-    queueMicrotask(() => {
-      this.stale = false;
-      const activeKey = this.shown[this.active] && this.options.key(this.shown[this.active]);
-      this.shown = this.match ? this.rows.filter(this.match) : [...this.rows];
-      this.#sort();
-      this.active = activeKey === undefined ? -1 : this.shown.findIndex((row) => this.options.key(row) === activeKey);
-      this.draw();
-    });
+    queueMicrotask(() => this.#settle());
+  }
+
+  #settle() {
+    if (!this.stale) return;
+    this.stale = false;
+    const activeKey = this.shown[this.active] && this.options.key(this.shown[this.active]);
+    this.shown = this.match ? this.rows.filter(this.match) : [...this.rows];
+    this.#sort();
+    this.active = activeKey === undefined ? -1 : this.shown.findIndex((row) => this.options.key(row) === activeKey);
+    this.draw();
   }
 
   /** A button that opens the choice of columns. */
@@ -137,6 +140,7 @@ class VirtualTable {
   close() { this.draw.cancel(); this.observer.disconnect(); }
 
   focus() {
+    this.#settle(); // a filter set just now counts: the first row is the first of what it leaves
     this.element.focus();
     if (this.active < 0 && this.shown.length) this.#activate(0);
   }
