@@ -19,9 +19,9 @@ def no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        (["jo"], ["jobs"]),
+        (["jo"], ["jobs", "job"]),
         (["jobs", "str"], ["stream-logs"]),
-        (["jobs", "submit", ""], ["training"]),
+        (["jobs", "submit", ""], ["training", "prediction"]),
         (["jobs", "submit", "training", "--worker-m"], ["--worker-machine-type"]),
         (["jobs", "list", "--state", "FA"], ["FAILED"]),
         (["completion", "z"], ["zsh"]),

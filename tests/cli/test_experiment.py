@@ -55,7 +55,7 @@ def server(stoker: Stoker, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorded
         "GET /jobs/mnist_1/trials": trials_reply,
         "GET /jobs/mnist_1/logs": logs_reply,
         "GET /jobs/mnist_1/metrics": [],
-        "GET /trials/101": {**plain(a_trial(1)), "job": "mnist_1"},
+        **{f"GET /trials/{t.id}": {**plain(t), "job": "mnist_1"} for t in TRIALS},
         "GET /jobs/taxi_1": plain(a_job()),
         "GET /jobs/taxi_1/trials": {"trials": [plain(a_job().trials[0])], "total": 1},
         **{f"POST /jobs/mnist_1/{verb}": plain(job) for verb in ("pause", "resume", "cancel", "kill")},

@@ -1,6 +1,5 @@
-"""`stoker notebook`: JupyterLab as a job with a port and a token."""
+"""`stoker notebook`: JupyterLab as a job with a port."""
 
-import secrets
 import shlex
 
 from stoker.cli.cmd import add_task_flags, add_task_verbs, free_port, submit_task
@@ -21,11 +20,11 @@ def build(parser: Parser) -> None:
 
 
 def start(arguments: Arguments) -> None:
-    port, token = free_port(), secrets.token_hex(16)
-    # The token is in the environment and not among the words, which every user of the machine can see.
+    port = free_port()
+    # Jupyter makes its own token and writes it to its log: among the words, everybody on the machine could read it.
     words = ["jupyter", "lab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}"]
-    entrypoint = f"JUPYTER_TOKEN={token} exec {shlex.join(['python', '-m', *words])}"
+    entrypoint = f"exec {shlex.join(['python', '-m', *words])}"
     job = submit_task(arguments, entrypoint, task="notebook", requirements=["jupyterlab"])
     print(job["id"])
-    say(f"JupyterLab starts at http://127.0.0.1:{port}/lab?token={token}")
+    say(f"JupyterLab starts on port {port}; its log has the address with the key: stoker notebook logs {job['id']}")
     say(f"End it with `stoker notebook kill {job['id']}`.")
