@@ -1,8 +1,9 @@
 """`stoker cluster`: the nodes there are, who uses them, and why the others wait."""
 
+import json
 from typing import TYPE_CHECKING
 
-from stoker.cli.output import print_json, table
+from stoker.cli.output import table
 from stoker.cli.parser import Arguments, Parser
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def show(arguments: Arguments) -> None:
     jobs = client.jobs(state=("QUEUED", "PREPARING", "RUNNING"))
     if arguments.json:
         lines = [job.model_dump(mode="json") for job in jobs if any(job.pool == pool.name for pool in pools)]
-        print_json({"pools": [pool.model_dump(mode="json") for pool in pools], "jobs": lines})
+        print(json.dumps({"pools": [pool.model_dump(mode="json") for pool in pools], "jobs": lines}, indent=2))
         return
     for pool in pools:
         print("\n".join(_of_pool(pool, [job for job in jobs if job.pool == pool.name])))
