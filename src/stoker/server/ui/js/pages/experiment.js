@@ -72,7 +72,7 @@ function showTabs(place, page) {
     { id: "checkpoints", title: "Checkpoints & models", show: (panel) => checkpoints(panel, page) },
     { id: "code", title: "Code", show: (panel) => showCode(panel, page.job, ctx.signal) },
     { id: "config", title: "Config & environment", show: (panel) => showConfig(panel, page.job, ctx.signal) },
-    ...(job.spec.search ? [] : [{ id: "runs", title: "Runs", show: (panel) => fill(panel, runsCard(page.job.trials[0])) }]),
+    ...(job.spec.search ? [] : [{ id: "runs", title: "Runs", show: (panel) => { fill(panel, runsCard(page.job.trials[0])); } }]),
   ];
   page.tabs = tabs(items, { label: "Views of the job" });
   fill(place, page.tabs.element, page.tabs.panel);

@@ -70,10 +70,10 @@ function trialHead({ job, trial, name }) {
 function showTabs(place, page) {
   page.tabs = tabs([
     { id: "metrics", title: "Metrics", show: (panel) => metrics(panel, page) },
-    { id: "hparams", title: "Hyperparameters", show: (panel) => fill(panel, card({ title: "Hyperparameters", name: "hparams" }, body(valuesTable(page.trial.hparams, "Hyperparameters")))) },
+    { id: "hparams", title: "Hyperparameters", show: (panel) => { fill(panel, card({ title: "Hyperparameters", name: "hparams" }, body(valuesTable(page.trial.hparams, "Hyperparameters")))); } },
     { id: "system", title: "System use", show: (panel) => system(panel, page) },
     { id: "checkpoints", title: "Checkpoints & models", show: (panel) => checkpoints(panel, page) },
-    { id: "runs", title: "Runs", show: (panel) => fill(panel, runsCard(page.trial)) },
+    { id: "runs", title: "Runs", show: (panel) => { fill(panel, runsCard(page.trial)); } },
   ], { label: "Views of the trial" });
   fill(place, page.tabs.element, page.tabs.panel);
   page.tabs.start();
