@@ -1,6 +1,6 @@
 """A real Ray cluster of three nodes on this machine, for tests: one head and two more raylets, two CPUs each.
 
-`start` runs this very file with a Python that has Ray (`.venv-ray`, made by `make ray`), which keeps the cluster until
+`start` runs this very file with a Python that has Ray (`.venv-ray`, made by `make test-ray`), which keeps the cluster until
 its standard input ends.
 """
 
@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-_PYTHONS = (os.environ.get("STOKER_RAY_PYTHON", ""), ROOT / ".venv-ray/bin/python", ROOT / ".venv-bench/bin/python")
+# Only when asked for: a worker of `pytest -n` would start a cluster of its own.
+_PYTHONS = (os.environ.get("STOKER_RAY_PYTHON", ""),)
 
 
 @dataclass(frozen=True)

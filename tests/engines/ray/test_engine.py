@@ -18,7 +18,7 @@ from tests.ray_cluster import RayCluster, python_with_ray, start
 PYTHON = python_with_ray()
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(PYTHON is None, reason="no Python with Ray: `make ray` makes one"),
+    pytest.mark.skipif(PYTHON is None, reason="real Ray clusters: `make test-ray`"),
     pytest.mark.xdist_group("ray"),
 ]
 
