@@ -1,6 +1,6 @@
 """A real Ray cluster of three nodes on this machine, for tests: one head and two more raylets, two CPUs each.
 
-`start` runs this very file with a Python that has Ray (`.venv-ray`, made by `make test-ray`), which keeps the cluster until
+`start` runs this very file with a Python that has Ray (`make test-ray` makes one), which keeps the cluster until
 its standard input ends.
 """
 
