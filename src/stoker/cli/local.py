@@ -71,7 +71,8 @@ def train(arguments: Arguments) -> int:
     source = source_of_package(Path(arguments.package_path or "."), module=arguments.module_name)
     code = look_at(source, {"environment": environment}, home=home)
     check_module(arguments.module_name, code, ())
-    fitted = with_old_times({"module": arguments.module_name, "environment": environment}, code, home=home)
+    wanted = {**environment, "prefer_runtime": arguments.prefer_runtime}
+    fitted = with_old_times({"module": arguments.module_name, "environment": wanted}, code, home=home)
     arguments.python_version = fitted["environment"]["python"]
     code = _requiring(code, fitted["environment"].get("requirements", ()))
     launch = _launch(arguments, code)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 def with_old_times(values: Values, code: "Code", *, home: "Home") -> Values:
     """The job with the requirements and the Python that its code needs and does not name."""
     environment = values.get("environment", {})
+    if environment.get("prefer_runtime"):  # its versions are what the user wants, whatever the package pins
+        return values
     own = [*code.project.requirements, *environment.get("requirements", ())]
     from stoker.compat.images import in_images, uses_of, went_with
 
