@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
-.PHONY: help quickstart test test-ray check bench format clean
+.PHONY: help quickstart test test-ray test-pages check bench format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -36,6 +36,9 @@ test: $(INSTALLED)
 # Tests on a real Ray cluster; `make test` skips them, with a line, until they share one cluster between workers.
 test-ray: $(INSTALLED) .venv-ray/installed
 	STOKER_RAY_PYTHON=.venv-ray/bin/python $(BIN)/python -m pytest tests/engines/ray tests/e2e/test_ray.py
+
+test-pages: $(INSTALLED)
+	STOKER_TEST_PAGES=1 $(BIN)/python -m pytest tests/ui
 
 check: $(INSTALLED)
 	$(BIN)/ruff format --check src tests bench examples

@@ -253,6 +253,7 @@ def test_api_is_described(served: Served) -> None:
         "/trials/{trial}",
         "/models",
         "/models/{model}",
+        "/models/{model}/predict",
         "/models/{model}/aliases/{alias}",
         "/models/{model}/versions",
         "/models/{model}/versions/{version}",
