@@ -498,4 +498,5 @@ def test_run_json_that_is_none_is_one_line(lab: Lab, tmp_path: Path) -> None:
 def test_wrong_words_are_answered_with_the_right_ones() -> None:
     done = subprocess.run([sys.executable, "-m", "stoker.supervisor"], capture_output=True, text=True)
 
-    assert (done.returncode, done.stderr) == (2, "usage: python -m stoker.supervisor RUN_DIR [--node N] [--drain]\n")
+    words = "RUN_DIR [--node N] [--lifeline FD] [--drain]"
+    assert (done.returncode, done.stderr) == (2, f"usage: python -m stoker.supervisor {words}\n")
