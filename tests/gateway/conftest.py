@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +11,6 @@ import pytest
 
 from stoker.gateway import variables
 from stoker.gateway.server import Gateway
-
-# gcsfs reads this one when it is imported, and any test may be the first to do so.
-os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
 
 
 @pytest.fixture
