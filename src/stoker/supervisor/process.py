@@ -150,6 +150,11 @@ class Replicas:
         return [running.replica for running in self._running.values()]
 
     @property
+    def leaders(self) -> Mapping[str, ProcessId]:
+        """The first process of each replica that was started, by its name."""
+        return self._leaders
+
+    @property
     def is_winding_down(self) -> bool:
         """Whether those that still run have been told to stop."""
         return self._told.issuperset(self._running)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stoker import processes
 from stoker.errors import StokerError
@@ -31,11 +32,15 @@ from stoker.supervisor.variables import (
     visible_gpus,
 )
 
+if TYPE_CHECKING:
+    from stoker.supervisor.usage import Usage
+
 _BUSY_POLL_S, _IDLE_POLL_S = 0.01, 0.1
 _POLL_GROWTH = 1.05  # so that a line is seen within a twentieth of the time it was quiet before
 _QUICK_S = 0.1  # a preparation that takes longer is announced to the server before it is done
 _SETTLE_S = 1.0  # one failure causes others: look who fails within this time, to find out who was first
 _PS_GRACE_S = 5.0  # parameter servers have nothing to save
+_USAGE_S = 5.0  # what a run uses is looked at for the first time after so long; a run that is over by then never is
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,8 @@ class Supervision:
         self._was_killed = False
         self._is_lost = False
         self._doorway: Doorway | None = None
+        self._usage: Usage | None = None
+        self._look_at = 0.0
 
     def run(self) -> Exit:
         """Blocks until everything that was started has ended. LostError if it ended by no doing of its own."""
@@ -107,6 +114,8 @@ class Supervision:
             self._end_everything()
             if self._doorway is not None:
                 self._doorway.close()
+            if self._usage is not None:
+                self._usage.close()
         if self._is_lost:
             raise LostError("The zygote that its processes were forked from has ended, and they with it.")
         result = self._exit()
@@ -193,6 +202,7 @@ class Supervision:
 
     def _attend(self) -> None:
         started = time.monotonic()
+        self._look_at = started + _USAGE_S
         limit_s = self._plan.max_running_s
         pause_s = 0.0
         while self._replicas.running:
@@ -203,10 +213,23 @@ class Supervision:
                 self.stop.ask("timeout")
             self._obey()
             self.on_slow()
+            if time.monotonic() >= self._look_at:
+                self._look_at = self._look(started)
             if self.inputs.read():
                 pause_s = 0.0 if self.inputs.have_more else _BUSY_POLL_S
             else:
                 pause_s = min(max(pause_s, _BUSY_POLL_S) * _POLL_GROWTH, _IDLE_POLL_S)
+
+    def _look(self, started: float) -> float:
+        """Note what it uses of the machine; when to look again."""
+        if self._usage is None:
+            from stoker.supervisor.usage import Usage  # noqa: PLC0415 -- most trials of a search end before this
+
+            mine = self._plan.on_node(self._node)
+            gpus = visible_gpus(os.environ)
+            owners = split_gpus(mine, gpus) or ({mine[0].name: ",".join(gpus)} if gpus else {})
+            self._usage = Usage(self._replicas.leaders, gpus=owners, since=started, period_s=_USAGE_S)
+        return self._usage.look(self._spool)
 
     def _notice_ends(self) -> None:
         ended = self._replicas.reap()

@@ -61,7 +61,10 @@ _REPORTS: Select[Any] = (
 _OF_CHOSEN = (trials.c.job == bindparam("job")) & trials.c.number.in_(bindparam("chosen", expanding=True))
 _TAIL = _REPORTS.where(_OF_CHOSEN, metrics.c.number > trials.c.packed)
 _TO_PACK = _REPORTS.where(trials.c.id == bindparam("id"), metrics.c.number > trials.c.packed).limit(_AT_ONCE)
-_SINCE = _REPORTS.where(metrics.c.job == bindparam("job"), metrics.c.number > bindparam("after"))
+# The page of a search has no room for what each of its trials uses; that of one trial has.
+_SINCE = _REPORTS.where(
+    metrics.c.job == bindparam("job"), metrics.c.number > bindparam("after"), metrics.c.kind != SYSTEM
+)
 _LAST: Select[Any] = select(func.max(metrics.c.number)).where(metrics.c.job == bindparam("job"))
 _NEWEST_BLOCKS: Select[Any] = select(series).where(
     series.c.number.in_(

@@ -62,6 +62,7 @@ class Curves {
     if (message.after > known.cursor) return this.later();
     let fresh = false;
     for (const one of message.series) {
+      if (one.group === "system") continue;
       const xs = newPositions(one, this.state.x);
       const from = one.n.findIndex((n) => n > known.cursor);
       if (from < 0) continue;

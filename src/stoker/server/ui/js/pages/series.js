@@ -30,13 +30,16 @@ export function families(found, { axis, label = () => "", style = null }) {
   return all;
 }
 
-/** System use by name, over seconds since the first point. */
+export const GIGA = 1 << 30;
+
+/** System use by name, over seconds since the first point; memory in gigabytes, so that axes have short numbers. */
 export function systemLines(found) {
   const all = new Map();
   for (const one of found.series.filter((line) => line.group === "system")) {
     const name = one.name.replace(/\d+/, "");
+    const unit = name.endsWith("memory") ? GIGA : 1;
     if (!all.has(name)) all.set(name, []);
-    all.get(name).push({ id: idOf(found.job, one), name: `${one.name} ${one.replica}`, xs: { time: since(one.x) }, ys: one.y.map(finite) });
+    all.get(name).push({ id: idOf(found.job, one), name: `${one.name} ${one.replica}`, xs: { time: since(one.x) }, ys: one.y.map((y) => finite(y) / unit) });
   }
   return all;
 }

@@ -12,7 +12,7 @@ import { curves } from "./curves.js";
 import { runsCard } from "./experiment.js";
 import { body, card, facts, valuesTable } from "./parts.js";
 import { savedModels } from "./saved_models.js";
-import { systemLines } from "./series.js";
+import { GIGA, systemLines } from "./series.js";
 import { lastFailure } from "./words.js";
 
 const POINTS = 1200;
@@ -87,23 +87,35 @@ function metrics(panel, page) {
   return () => { page.view.close(); page.view = null; };
 }
 
-const SYSTEM = { cpu: "CPU, cores", memory: "Memory, bytes", processes: "Processes", gpu_use: "GPU use, 0 to 1", gpu_memory: "GPU memory, bytes" };
+const SYSTEM = { cpu: "CPU, cores", memory: "Memory, GB", processes: "Processes", gpu_use: "GPU use, 0 to 1", gpu_memory: "GPU memory, GB" };
 
 function system(panel, page) {
-  const charts = [];
+  const charts = new Map(); // name -> {chart, card}
+  const grid = h("div", { class: "cards" });
   fill(panel, loading());
-  get(`${page.path}/series`, { query: { trial: page.number, group: "system", x: "time", points: POINTS }, signal: page.ctx.signal }).then((found) => {
+  const read = () => get(`${page.path}/series`, { query: { trial: page.number, group: "system", x: "time", points: POINTS }, signal: page.ctx.signal }).then((found) => {
     const all = systemLines(found);
     if (!all.size) return fill(panel, empty("Nothing measured yet", "What a run uses of the machine is looked at every few seconds while it runs."));
-    return fill(panel, h("div", { class: "cards" }, [...all].map(([name, lines]) => {
-      const chart = lineChart({ name: SYSTEM[name] ?? name, x: "time", group: "system", size: "short" });
-      chart.setSeries(lines);
-      charts.push(chart);
-      const most = Math.max(...lines.flatMap((line) => line.ys.filter(Number.isFinite)));
-      return card({ title: SYSTEM[name] ?? name, sub: `at most ${name.endsWith("memory") ? bytes(most) : number(most)}`, tools: [chart.saveButton()] }, chart.element, chart.legend);
-    })));
-  }, (error) => { if (error.name !== "AbortError") fill(panel, failure(error)); });
-  return () => charts.forEach((chart) => chart.close());
+    for (const [name, lines] of all) showUse(charts, grid, name, lines);
+    return grid.parentNode === panel ? undefined : fill(panel, grid);
+  }, (error) => { if (error.name !== "AbortError" && !charts.size) fill(panel, failure(error)); });
+  const later = settled(read, 1000);
+  page.view = { load: read, took: (message) => { if (message.series.some((one) => one.group === "system")) later(); } };
+  read();
+  return () => { page.view = null; charts.forEach(({ chart }) => chart.close()); };
+}
+
+function showUse(charts, grid, name, lines) {
+  if (!charts.has(name)) {
+    const chart = lineChart({ name: SYSTEM[name] ?? name, x: "time", group: "system", size: "short" });
+    const most = h("span", {});
+    charts.set(name, { chart, most });
+    grid.append(card({ title: SYSTEM[name] ?? name, sub: most, tools: [chart.saveButton()] }, chart.element, chart.legend));
+  }
+  const { chart, most } = charts.get(name);
+  chart.setSeries(lines);
+  const highest = lines.reduce((high, line) => line.ys.reduce((top, y) => (y > top ? y : top), high), 0);
+  fill(most, `at most ${name.endsWith("memory") ? bytes(highest * GIGA) : number(highest)}`);
 }
 
 function checkpoints(panel, { job, path, number: trial, ctx }) {
