@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -189,3 +189,17 @@ def _pids() -> Iterator[int]:
     for name in os.listdir("/proc"):
         if name.isdigit():
             yield int(name)
+
+
+def visible_gpus(environment: Mapping[str, str]) -> list[str] | None:
+    """The ids of the GPUs that a process with this environment may use, without loading anything of NVIDIA's.
+
+    None when neither CUDA's own variable nor the driver's list tells.
+    """
+    given = environment.get("CUDA_VISIBLE_DEVICES")
+    if given is not None:
+        return [word.strip() for word in given.split(",") if word.strip() not in ("", "-1", "NoDevFiles")]
+    try:
+        return [str(number) for number in range(len(os.listdir("/proc/driver/nvidia/gpus")))]
+    except OSError:
+        return None

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from stoker import processes
 from stoker.schema.job import EnvironmentSpec, Role
 from stoker.schema.launch import Launch, Replica
 from stoker.supervisor import plan as plan_module
@@ -18,7 +19,6 @@ from stoker.supervisor.variables import (
     process_environment,
     split_gpus,
     variables,
-    visible_gpus,
 )
 from tests.supervisor.conftest import replicas
 
@@ -328,4 +328,4 @@ def test_gpus_are_split(amounts: tuple[float, ...], visible: str, expected: list
     [("0,1", ["0", "1"]), ("GPU-abc, GPU-def", ["GPU-abc", "GPU-def"]), ("", []), ("-1", []), ("NoDevFiles", [])],
 )
 def test_visible_gpus_are_those_we_were_given(given: str, expected: list[str]) -> None:
-    assert visible_gpus({"CUDA_VISIBLE_DEVICES": given}) == expected
+    assert processes.visible_gpus({"CUDA_VISIBLE_DEVICES": given}) == expected

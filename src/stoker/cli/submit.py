@@ -126,7 +126,7 @@ def _submit(arguments: Arguments, values: Values, code: Code | None, packages: t
                 stack.enter_context(writable(Path(job_dir)))
             _stage(arguments, shipment, code, home=home)
             job = Door(home).submit(shipment)
-    _tell(arguments, job, asked_pool=values.get("pool"))
+    tell_submitted(arguments, job, asked_pool=values.get("pool"))
     if not arguments.stream_logs:
         return 0
     from stoker.cli.logs import follow
@@ -147,7 +147,7 @@ def _stage(arguments: Arguments, shipment: Shipment, code: Code | None, *, home:
         say(f"Staged {url}.")
 
 
-def _tell(arguments: Arguments, job: dict[str, Any], *, asked_pool: str | None) -> None:
+def tell_submitted(arguments: Arguments, job: dict[str, Any], *, asked_pool: str | None) -> None:
     """What gcloud said, on the streams where it said it."""
     name = job["id"]
     say(f"Job [{name}] submitted successfully.")

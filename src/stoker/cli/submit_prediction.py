@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.cli import flags
 from stoker.cli.door import Door
-from stoker.cli.gcloud import add_format_flag, add_global_flags, print_as
+from stoker.cli.gcloud import add_format_flag, add_global_flags
 from stoker.cli.output import say
 from stoker.cli.parser import Arguments, Parser
 from stoker.cli.shipment import Shipment
+from stoker.cli.submit import tell_submitted
 from stoker.errors import UsageError
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def submit_prediction(arguments: Arguments) -> int:
         print(json.dumps(Door(home).dry_run(shipment), indent=2))
         return 0
     job = Door(home).submit(shipment)
-    _tell(arguments, job)
+    tell_submitted(arguments, job, asked_pool=None)
     if not arguments.stream_logs:
         return 0
     from stoker.cli.logs import follow
@@ -170,22 +171,6 @@ def _workers(arguments: Arguments, inputs: list[str], output: str, client: "Clie
     if wanted > slots:
         say(f"The pool has {slots} slots: {slots} of at most {wanted} workers.")
     return max(min(wanted, slots), 1)
-
-
-def _tell(arguments: Arguments, job: dict[str, Any]) -> None:
-    name = job["id"]
-    say(f"Job [{name}] submitted successfully.")
-    if arguments.stream_logs:
-        return
-    say(f"See how it stands: stoker jobs describe {name}")
-    if arguments.json:
-        print(json.dumps(job, indent=2))
-    elif arguments.format:
-        from stoker.schema.record import Job
-
-        print_as(arguments.format, [Job.model_validate(job)], single=True)
-    else:
-        print(f"jobId: {name}\nstate: {job['state']}")
 
 
 def _format(text: str) -> str:

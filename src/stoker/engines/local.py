@@ -242,16 +242,10 @@ def _memory_gb() -> float:
 
 def _visible_gpus() -> list[str]:
     """By CUDA's own variable, the driver's list, or its tool: torch would take seconds to say the same."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return [word.strip() for word in visible.split(",") if word.strip() not in ("", "-1", "NoDevFiles")]
-    try:
-        return [str(number) for number in range(len(os.listdir("/proc/driver/nvidia/gpus")))]
-    except OSError:
-        pass
+    known = processes.visible_gpus(os.environ)
     tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return []
+    if known is not None or tool is None:
+        return known or []
     try:
         listed = subprocess.run([tool, "-L"], capture_output=True, text=True, timeout=10, check=True).stdout
     except (OSError, subprocess.SubprocessError):

@@ -29,7 +29,6 @@ from stoker.supervisor.variables import (
     process_environment,
     split_gpus,
     variables,
-    visible_gpus,
 )
 
 if TYPE_CHECKING:
@@ -150,7 +149,7 @@ class Supervision:
         ports = {name: int(address.rpartition(":")[2]) for name, address in self._plan.addresses.items()}
         if not ports:
             ports = find_ports([replica.name for replica in addressed(self._plan)], start_port=self._plan.start_port)
-        gpus = split_gpus(mine, visible_gpus(os.environ))
+        gpus = split_gpus(mine, processes.visible_gpus(os.environ) or [])
         words = command(self._plan, prepared.python)
         inherited = {**os.environ, **prepared.variables}
         buckets = self._open_doorway({**inherited, **self._plan.variables})
@@ -226,7 +225,7 @@ class Supervision:
             from stoker.supervisor.usage import Usage  # noqa: PLC0415 -- most trials of a search end before this
 
             mine = self._plan.on_node(self._node)
-            gpus = visible_gpus(os.environ)
+            gpus = processes.visible_gpus(os.environ) or []
             owners = split_gpus(mine, gpus) or ({mine[0].name: ",".join(gpus)} if gpus else {})
             self._usage = Usage(self._replicas.leaders, gpus=owners, since=started, period_s=_USAGE_S)
         return self._usage.look(self._spool)

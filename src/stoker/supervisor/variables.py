@@ -133,17 +133,6 @@ def split_gpus(replicas: Sequence[Replica], visible: Sequence[str]) -> dict[str,
     return found
 
 
-def visible_gpus(inherited: Mapping[str, str]) -> list[str]:
-    """The ids of the GPUs this process may use, without loading anything of NVIDIA's."""
-    given = inherited.get("CUDA_VISIBLE_DEVICES")
-    if given is not None:
-        return [word.strip() for word in given.split(",") if word.strip() not in ("", "-1", "NoDevFiles")]
-    try:
-        return [str(number) for number in range(len(os.listdir("/proc/driver/nvidia/gpus")))]
-    except OSError:
-        return []
-
-
 def _cluster(plan: Plan, ports: Mapping[str, int]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for replica in addressed(plan):

@@ -245,7 +245,7 @@ class Store(Protocol):
         ...
 
     def job_of(self, run: str) -> Job:
-        """The job that this run belongs to, with the run's own trial alone."""
+        """The job that this run belongs to, with the run's own trial alone, whose state is then the job's."""
         ...
 
     def trials(

@@ -103,7 +103,7 @@ def with_metrics(connection: Connection, job: str, trial: int | None) -> tuple[C
     query = _CHECKPOINTS if trial is None else _CHECKPOINTS.where(trials.c.number == trial)
     found = connection.execute(query, {"number": number}).fetchall()
     newest = _newest_at(connection, number, trial, [row.step for row in found]) if trial is not None else {}
-    return tuple(_checkpoint(row, newest.get(row.step, {})) for row in found)
+    return tuple(checkpoint_record(row, metrics=newest.get(row.step)) for row in found)
 
 
 def _newest_at(connection: Connection, job: int, trial: int, steps: Sequence[int]) -> dict[int, dict[str, float]]:
@@ -159,7 +159,7 @@ class _Maker:
         )
 
 
-def _checkpoint(row: Row[Any], metrics: dict[str, float]) -> CheckpointRecord:
+def checkpoint_record(row: Row[Any], *, metrics: dict[str, float] | None = None) -> CheckpointRecord:
     return CheckpointRecord(
         run=row.run_id,
         trial=row.trial,
@@ -168,5 +168,5 @@ def _checkpoint(row: Row[Any], metrics: dict[str, float]) -> CheckpointRecord:
         path=row.path,
         size_bytes=row.size_bytes,
         metadata=json.loads(row._mapping["metadata"]),
-        metrics=metrics,
+        metrics=metrics or {},
     )

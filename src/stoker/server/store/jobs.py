@@ -65,7 +65,7 @@ def whole(connection: Connection, row: Row[Any], *, only: int | None = None) -> 
     else:
         rows = list(connection.execute(TRIALS_OF.where(trials.c.id == only), {"number": row.number}))
     return Job(
-        **summary(connection, row).model_dump(),
+        **summaries(connection, [row], only=only)[0].model_dump(),
         intent=Intent(row.intent),
         spec=JobSpec.model_validate_json(row.spec),
         trials=tuple(with_runs(connection, rows, run_rows.wanted(row))),
@@ -271,8 +271,11 @@ def why_stopped(row: Row[Any]) -> str:
     return f"invalid hyperparameters: {row.invalid}" if row.invalid is not None else row.stopped or ""
 
 
-def summaries(connection: Connection, rows: Sequence[Row[Any]]) -> list[JobSummary]:
-    """Two queries for any number of jobs. Of a search only the trials that are not over are looked at."""
+def summaries(connection: Connection, rows: Sequence[Row[Any]], *, only: int | None = None) -> list[JobSummary]:
+    """One query for any number of jobs. Of a search only the trials that are not over are looked at.
+
+    With `only`, no trial but that of this id: then its state is the job's.
+    """
     newest: dict[int, list[Any]] = defaultdict(list)
     lines = (
         select(
@@ -283,6 +286,8 @@ def summaries(connection: Connection, rows: Sequence[Row[Any]]) -> list[JobSumma
         .where(trials.c.job.in_([row.number for row in rows]), ~trials.c.over | jobs.c.search.is_(None))
         .order_by(trials.c.job, trials.c.number)
     )
+    if only is not None:
+        lines = lines.where(trials.c.id == only)
     for line in connection.execute(lines):
         newest[line.job].append(line)
     return [JobSummary(**_line(row, [(line, line) for line in newest[row.number]])) for row in rows]

@@ -1,19 +1,15 @@
-"""Read and write runs: their states, their orders, and what the scheduler needs to see of them."""
+"""Read and write runs: their states and their orders."""
 
 import json
-from collections.abc import Mapping, Sequence
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Connection, CursorResult, Row, Select, bindparam, insert, select, update
 
 from stoker.errors import ConflictError, NotFoundError
 from stoker.schema.event import Exited, Phase
-from stoker.schema.job import Share
 from stoker.schema.record import Run
 from stoker.schema.state import Intent, JobState, RunState, StopReason, check_move, fold_trial
-from stoker.server.store.base import JobNow, RunNow, TrialNow
 from stoker.server.store.events import find_run
 from stoker.server.store.tables import jobs, runs, trials
 
@@ -103,20 +99,25 @@ def add_next(connection: Connection, trial: int, *, now: float) -> str:
     name = f"{last.job_id}.{last.number}.{attempt}"
     _insert_run(connection, name=name, trial=trial, attempt=attempt, now=now)
     connection.execute(update(trials).where(trials.c.id == trial).values(attempts=attempt, over=False))
-    settle(connection, last.job, now=now)
+    settle(connection, last.job, now=now, only=trial)
     return name
 
 
-def settle(connection: Connection, job: int, *, now: float) -> None:
-    """Keep a job's `unfinished` and `ended`, and its trials' `over`, true to its runs and intent."""
+def settle(connection: Connection, job: int, *, now: float, only: int | None = None) -> None:
+    """Keep a job's `unfinished` and `ended`, and its trials' `over`, true to its runs and intent.
+
+    With `only` a run of this trial has changed and nothing else: thousands beside it need not be looked at.
+    """
     row = connection.execute(_JOB_INTENT, {"job": job}).one()
     intent = wanted(row)
-    states = {found.id: fold(found, intent) for found in connection.execute(OPEN_TRIALS, {"job": job})}
+    query = OPEN_TRIALS if only is None else _OPEN_TRIAL
+    states = {found.id: fold(found, intent) for found in connection.execute(query, {"job": job, "only": only})}
     over = [trial for trial, state in states.items() if state.is_final]
     if over:
         connection.execute(update(trials).where(trials.c.id.in_(over)).values(over=True))
     # A search with no trial at the moment is not over: it may be about to ask for the next.
-    ended = len(over) == len(states) and (row.search != "open" or intent is Intent.STOP)
+    may_end = row.search != "open" or intent is Intent.STOP
+    ended = may_end and connection.execute(_ANY_OPEN, {"job": job}).first() is None
     connection.execute(
         update(jobs).where(jobs.c.number == job).values(unfinished=not ended, ended=now if ended else None)
     )
@@ -132,61 +133,12 @@ def fold(run: Row[Any], intent: Intent) -> JobState:
     return fold_trial([(RunState(run.state), StopReason(run.stop) if run.stop else None)], intent)
 
 
-def unfinished(connection: Connection) -> tuple[JobNow, ...]:
-    rows = connection.execute(_UNFINISHED)
-    return tuple(_job_now(list(of_job)) for _, of_job in groupby(rows, key=itemgetter(0)))
-
-
-def has_work(connection: Connection) -> bool:
-    over = [state.value for state in RunState if state.is_final]
-    # A search between two trials has none, and is work all the same unless it is paused.
-    busy = runs.c.state.not_in(over) | (runs.c.id.is_(None) & (jobs.c.intent == Intent.RUN.value))
-    query = _UNFINISHED.with_only_columns(jobs.c.id).where(busy).order_by(None).limit(1)
-    return connection.execute(query).first() is not None
-
-
 def inserted_key(result: CursorResult[Any]) -> int:
     key = result.inserted_primary_key
     assert key is not None
     return int(key[0])
 
 
-_JOB_COLUMNS = (
-    jobs.c.number,
-    jobs.c.id,
-    jobs.c.pool,
-    jobs.c.priority,
-    jobs.c.intent,
-    jobs.c.intent_by,
-    jobs.c.cpus,
-    jobs.c.memory_gb,
-    jobs.c.gpus,
-    jobs.c.max_restarts,
-    jobs.c.exit_codes,
-    jobs.c.max_waiting_s,
-    jobs.c.grace_s,
-    jobs.c.search,
-    jobs.c.max_live,
-    jobs.c.killed,
-)
-_TRIAL_COLUMNS = (trials.c.id, trials.c.number, trials.c.failures, trials.c.losses, trials.c.invalid)
-_RUN_COLUMNS = (
-    runs.c.id,
-    runs.c.state,
-    runs.c.created,
-    runs.c.stop,
-    runs.c.stop_time,
-    runs.c.phase,
-    runs.c.exit,
-    runs.c.handle,
-)
-_UNFINISHED = (
-    select(*_JOB_COLUMNS, *_TRIAL_COLUMNS, *_RUN_COLUMNS)
-    .outerjoin(trials, (trials.c.job == jobs.c.number) & ~trials.c.over)
-    .outerjoin(runs, (runs.c.trial == trials.c.id) & (runs.c.attempt == trials.c.attempts))
-    .where(jobs.c.unfinished)
-    .order_by(jobs.c.number, trials.c.number)
-)
 _JOB_INTENT: Select[Any] = select(jobs.c.intent, jobs.c.search).where(jobs.c.number == bindparam("job"))
 # The newest run of each trial that is not over.
 OPEN_TRIALS: Select[Any] = (
@@ -197,7 +149,8 @@ OPEN_TRIALS: Select[Any] = (
 )
 
 
-_TRIAL = len(_JOB_COLUMNS)  # where a trial's columns begin
+_OPEN_TRIAL = OPEN_TRIALS.where(trials.c.id == bindparam("only"))
+_ANY_OPEN: Select[Any] = select(trials.c.id).where(trials.c.job == bindparam("job"), ~trials.c.over).limit(1)
 _INSERT_TRIAL = insert(trials)
 _INSERT_RUN = insert(runs)
 
@@ -215,45 +168,6 @@ def _insert_run(connection: Connection, *, name: str, trial: int, attempt: int, 
     connection.execute(_INSERT_RUN, values)
 
 
-# Rows are taken apart by position: with a thousand jobs waiting, names would cost half of the scheduler's time.
-def _job_now(rows: list[Sequence[Any]]) -> JobNow:
-    number, id, pool, priority, intent, by, cpus, memory_gb, gpus, restarts, codes, waiting_s, grace_s, *more = rows[0]
-    search, max_live, killed = more[:3]
-    return JobNow(
-        id=id,
-        number=number,
-        pool=pool,
-        priority=priority,
-        intent=Intent.STOP if search == "failed" else Intent(intent),
-        intent_by=by,
-        need=Share(cpus=cpus, memory_gb=memory_gb, gpus=gpus),
-        max_restarts=restarts,
-        exit_codes=None if codes is None else tuple(json.loads(codes)),
-        max_waiting_s=waiting_s,
-        grace_s=grace_s,
-        trials=tuple([_trial_now(row[_TRIAL:]) for row in rows if row[_TRIAL] is not None]),
-        search=search,
-        max_live=max_live,
-        is_killed=killed,
-    )
-
-
-def _trial_now(row: Sequence[Any]) -> TrialNow:
-    trial, number, failures, losses, invalid, id, state, created, stop, stop_time, phase, exit_text, handle = row
-    run = RunNow(
-        id=id,
-        state=RunState(state),
-        created=created,
-        stop=None if stop is None else StopReason(stop),
-        stop_time=stop_time,
-        phase=None if phase is None else Phase(phase),
-        exit=_exit(exit_text),
-        handle=handle,
-    )
-    is_invalid = invalid is not None
-    return TrialNow(id=trial, number=number, failures=failures, losses=losses, run=run, is_invalid=is_invalid)
-
-
 def _end(connection: Connection, row: Row[Any], state: RunState, *, now: float, restart: bool) -> None:
     counts = {RunState.FAILED: trials.c.failures, RunState.LOST: trials.c.losses}
     if (count := counts.get(state)) is not None:
@@ -261,7 +175,7 @@ def _end(connection: Connection, row: Row[Any], state: RunState, *, now: float, 
     if restart:
         add_next(connection, row.trial, now=now)
     else:
-        settle(connection, row.job, now=now)
+        settle(connection, row.job, now=now, only=row.trial)
 
 
 def _exit(text: str | None) -> Exited | None:

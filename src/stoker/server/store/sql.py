@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from stoker.server.store.base import (
     SearchPast,
     SearchResults,
 )
+from stoker.server.store.columns import checkpoint_record
 from stoker.server.store.dialect import open_database, reader_of, writer_of
 from stoker.server.store.matching import Matcher
 from stoker.server.store.migrate import migrate
@@ -45,6 +47,7 @@ from stoker.server.store.models import SqlModelStore
 from stoker.server.store.pages import SqlPageStore
 from stoker.server.store.postgres import Ownership, owned_writer, patient_methods
 from stoker.server.store.tables import checkpoints, metrics, runs, trials
+from stoker.server.store.unfinished import Unfinished, has_work, is_of_use, trials_changed
 
 
 def open_store(database: Path | str, *, home: str = "") -> "SqlStore":
@@ -67,6 +70,7 @@ class SqlStore:
     def __init__(self, engine: Engine, *, home: str = "") -> None:
         self._engine = reader_of(engine)
         self._matcher = Matcher()
+        self._unfinished = Unfinished()
         self._owner: Ownership | None = None
         if engine.dialect.name == "sqlite":
             self._write = writer_of(engine)
@@ -86,7 +90,7 @@ class SqlStore:
         return self._owner is None or self._owner.keep()
 
     def add_job(self, new: NewJob, *, now: float) -> tuple[Job, bool]:
-        with self._write() as connection:
+        with self._unfinished.changing(new.spec.name), self._write() as connection:
             return job_rows.add(connection, new, now=now)
 
     def job(self, job: str) -> Job:
@@ -127,23 +131,22 @@ class SqlStore:
     def change_job(
         self, job: str, *, labels: Labels | None = None, priority: int | None = None, max_slots: int | None = None
     ) -> Job:
-        with self._write() as connection:
+        with self._unfinished.changing(job), self._write() as connection:
             row = job_rows.find(connection, job)
             job_rows.change(connection, row, labels=labels, priority=priority, max_slots=max_slots)
             return job_rows.whole(connection, job_rows.find(connection, job))
 
     def set_intent(self, job: str, intent: Intent, *, by: str, now: float, kill: bool = False) -> Job:
-        with self._write() as connection:
+        with self._unfinished.changing(job), self._write() as connection:
             job_rows.set_intent(connection, job_rows.find(connection, job), intent, by=by, now=now, kill=kill)
             return job_rows.whole(connection, job_rows.find(connection, job))
 
     def unfinished(self) -> tuple[JobNow, ...]:
-        with self._engine.begin() as connection:
-            return run_rows.unfinished(connection)
+        return self._unfinished.look(self._engine)
 
     def has_work(self) -> bool:
         with self._engine.begin() as connection:
-            return run_rows.has_work(connection)
+            return has_work(connection)
 
     def run(self, run: str) -> Run:
         with self._engine.begin() as connection:
@@ -159,7 +162,7 @@ class SqlStore:
         message: str = "",
         restart: bool = False,
     ) -> Run:
-        with self._write() as connection:
+        with self._unfinished.changing_run(run), self._write() as connection:
             run_rows.move(connection, run, state, now=now, stop=stop, message=message, restart=restart)
             return run_rows.record(events.find_run(connection, run))
 
@@ -167,13 +170,13 @@ class SqlStore:
         self, run: str, *, directory: str | None = None, handle: str | None = None, num_nodes: int | None = None
     ) -> None:
         given = {"directory": directory, "handle": handle, "num_nodes": num_nodes}
-        with self._write() as connection:
+        with self._unfinished.changing_run(run), self._write() as connection:
             row = events.find_run(connection, run)
             changes = {name: value for name, value in given.items() if value is not None}
             connection.execute(update(runs).where(runs.c.number == row.number).values(changes))
 
     def order_stop(self, run: str, reason: StopReason, *, now: float) -> None:
-        with self._write() as connection:
+        with self._unfinished.changing_run(run), self._write() as connection:
             run_rows.order_stop(connection, run, reason, now=now)
 
     def stop_order(self, run: str) -> StopReason | None:
@@ -182,10 +185,13 @@ class SqlStore:
 
     def add_run(self, trial: int, *, now: float) -> Run:
         with self._write() as connection:
-            return run_rows.record(events.find_run(connection, run_rows.add_next(connection, trial, now=now)))
+            added = run_rows.record(events.find_run(connection, run_rows.add_next(connection, trial, now=now)))
+        with self._unfinished.changing_run(added.id):
+            return added
 
     def append_events(self, run: str, batch: EventBatch, *, now: float) -> Appended:
-        with self._write() as connection:
+        noted = self._unfinished.changing_run(run) if is_of_use(batch) else nullcontext()
+        with noted, self._write() as connection:
             return events.append(connection, run, batch, now=now)
 
     def log_page(self, job: str, which: LogFilter, *, after: int = 0, limit: int = 10_000) -> LogPage:
@@ -209,7 +215,7 @@ class SqlStore:
     def checkpoints(self, job: str) -> tuple[CheckpointRecord, ...]:
         with self._engine.begin() as connection:
             rows = connection.execute(_of_job(checkpoints, job_rows.number_of(connection, job))).fetchall()
-        return tuple(_checkpoint_record(row) for row in rows)
+        return tuple(checkpoint_record(row) for row in rows)
 
     def search_past(self, job: str) -> SearchPast:
         with self._engine.begin() as connection:
@@ -224,7 +230,7 @@ class SqlStore:
             return searches.results(connection, job, after=after)
 
     def record_search(self, job: str, batch: SearchBatch, *, now: float) -> None:
-        with self._write() as connection:
+        with self._unfinished.changing(job, trials_changed(batch)), self._write() as connection:
             searches.record(connection, job, batch, now=now)
 
     def search_prior(self, job: str, metrics: Sequence[str]) -> tuple[Prior, ...]:
@@ -261,16 +267,4 @@ def _metric_point(row: Row[Any]) -> MetricPoint:
         group=row.kind,
         step=row.step,
         values=json.loads(row.points),
-    )
-
-
-def _checkpoint_record(row: Row[Any]) -> CheckpointRecord:
-    return CheckpointRecord(
-        run=row.run_id,
-        trial=row.trial,
-        time=row.time,
-        step=row.step,
-        path=row.path,
-        size_bytes=row.size_bytes,
-        metadata=json.loads(row._mapping["metadata"]),
     )
