@@ -1,15 +1,17 @@
 """A real Ray cluster of three nodes on this machine, for tests: one head and two more raylets, two CPUs each.
 
-`start` runs this very file with a Python that has Ray (`make test-ray` makes one), which keeps the cluster until
-its standard input ends.
+`start` runs this very file with a Python that has Ray (`make test` makes one), which keeps the cluster until its
+standard input ends. At most one is kept on a machine at a time, whoever runs tests there.
 """
 
+import fcntl
 import itertools
 import json
 import os
 import secrets
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-# Only when asked for: a worker of `pytest -n` would start a cluster of its own.
-_PYTHONS = (os.environ.get("STOKER_RAY_PYTHON", ""),)
+IS_WHOLE = bool(os.environ.get("STOKER_TEST_RAY"))  # `make test-ray`: minutes of killing, not for every change
+NO_RAY = "on a real Ray cluster: set STOKER_RAY_PYTHON to a Python with Ray, as `make test` does"
+NOT_WHOLE = "on a real Ray cluster, for minutes: `make test-ray`"
 
 
 @dataclass(frozen=True)
@@ -48,42 +51,70 @@ class RayCluster:
 
 
 def python_with_ray() -> str | None:
-    for python in filter(None, map(str, _PYTHONS)):
-        if Path(python).exists():
-            done = subprocess.run(
-                [python, "-c", "import importlib.util as u; print(u.find_spec('ray') is not None)"],
-                capture_output=True, text=True, check=False,
-            )  # fmt: skip
-            if done.stdout.strip() == "True":
-                return python
-    return None
+    """Only where one was named: it is not for tests to look for it."""
+    named = os.environ.get("STOKER_RAY_PYTHON")
+    return str(Path(named).absolute()) if named else None
+
+
+@contextmanager
+def _only_one() -> Iterator[None]:
+    """Wait until no other cluster is kept on this machine: two cores do not bear two, and workers would start four."""
+    path = Path(tempfile.gettempdir()) / f"stoker-test-ray-{os.getuid()}.lock"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
 def start(python: str) -> Iterator[RayCluster]:
+    with _only_one(), _start(python) as cluster:
+        yield cluster
+
+
+@contextmanager
+def _start(python: str) -> Iterator[RayCluster]:
     variables = {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_prestart_worker_first_driver": "0",
     }
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "STOKER_"))}
-    process = subprocess.Popen(
-        [python, "-P", __file__],
-        env={**inherited, **variables},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
+    process, said = _launch(python, variables)
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        said = json.loads(process.stdout.readline())
-        yield RayCluster(python, said["address"], said["raylets"], variables, process)
+        yield RayCluster(python, variables=variables, process=process, **said)
     finally:
         process.stdin.close()
         process.stdout.close()
         process.wait(60)
+
+
+def _launch(
+    python: str, variables: Mapping[str, str], *, is_last: bool = False
+) -> "tuple[subprocess.Popen[str], dict[str, Any]]":
+    """What keeps the cluster, and what it said first; tried twice, because Ray gives each node 30 s, busy or not."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "STOKER_"))}
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            [python, "-P", __file__],
+            env={**inherited, **variables},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+        assert process.stdout is not None
+        if said := process.stdout.readline():
+            return process, json.loads(said)
+        process.communicate()
+        if not is_last:
+            return _launch(python, variables, is_last=True)
+        errors.seek(0)
+        raise AssertionError(f"{python} started no cluster: {errors.read()}")
 
 
 def keep() -> None:
@@ -99,10 +130,12 @@ def keep() -> None:
     def node() -> dict[str, Any]:
         return {"num_cpus": 2, "object_store_memory": 80_000_000, "node_ip_address": f"127.0.0.{next(hosts)}"}
 
-    cluster = Cluster(initialize_head=True, head_node_args={**node(), "include_dashboard": False})
+    cluster = Cluster(
+        initialize_head=True, head_node_args={**node(), "include_dashboard": False, "include_log_monitor": False}
+    )
     for _ in range(2):
         cluster.add_node(wait=False, **node())
-    cluster.wait_for_nodes()
+    cluster.wait_for_nodes(timeout=120)
 
     def tell(answer: object) -> None:
         out.write(json.dumps(answer) + "\n")

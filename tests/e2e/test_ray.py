@@ -16,13 +16,12 @@ from stoker.schema.state import JobState
 from tests.e2e.command import submit, write_package
 from tests.e2e.conftest import kill_server
 from tests.processes import kill_all_with_environment, processes_with_environment, wait_until
-from tests.ray_cluster import RayCluster, python_with_ray, start
+from tests.ray_cluster import NO_RAY, RayCluster, python_with_ray, start
 
 PYTHON = python_with_ray()
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(PYTHON is None, reason="real Ray clusters: `make test-ray`"),
-    pytest.mark.xdist_group("ray"),
+    pytest.mark.skipif(PYTHON is None, reason=NO_RAY),
 ]
 
 # Every step is an all-reduce over the nodes; it goes on from its checkpoint.

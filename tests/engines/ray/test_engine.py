@@ -13,17 +13,16 @@ from stoker.home import Home
 from stoker.schema.launch import Launch
 from stoker.schema.pool import RayPool
 from tests.contracts.engine import SLEEP, EngineContract, kill
-from tests.ray_cluster import RayCluster, python_with_ray, start
+from tests.ray_cluster import IS_WHOLE, NOT_WHOLE, RayCluster, python_with_ray, start
 
 PYTHON = python_with_ray()
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(PYTHON is None, reason="real Ray clusters: `make test-ray`"),
-    pytest.mark.xdist_group("ray"),
+    pytest.mark.skipif(PYTHON is None or not IS_WHOLE, reason=NOT_WHOLE),
 ]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[RayCluster]:
     assert PYTHON is not None
     with start(PYTHON) as cluster:
