@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 from stoker.client_models import ModelCalls
@@ -40,6 +40,9 @@ from stoker.schema.record import (
     TrialList,
 )
 
+if TYPE_CHECKING:
+    from stoker.client_views import Views
+
 _START_TIMEOUT_S = 60.0
 
 
@@ -51,6 +54,13 @@ class Client(ModelCalls):
         self._home = home or Home.find()
         self._timeout_s = timeout_s
         self._connection = Connection(address, timeout_s=timeout_s)
+
+    @property
+    def views(self) -> "Views":
+        """What pages ask for: lines of metrics, trials in columns, log windows, code, the stream of news."""
+        from stoker.client_views import Views  # noqa: PLC0415 -- see there
+
+        return Views(self._request, lambda: Connection(self.address, timeout_s=self._timeout_s))
 
     def health(self) -> Health:
         return Health.model_validate(self._get("/health"))
@@ -168,8 +178,10 @@ class Client(ModelCalls):
         """The trial of this id, and the name of its job."""
         return JobTrial.model_validate(self._get(f"/trials/{trial}"))
 
-    def checkpoints(self, job: str) -> tuple[CheckpointRecord, ...]:
-        return tuple(CheckpointRecord.model_validate(found) for found in self._get(_job_path(job, "checkpoints")))
+    def checkpoints(self, job: str, *, trial: int | None = None) -> tuple[CheckpointRecord, ...]:
+        """Oldest first, each with the metrics that were newest at its step."""
+        found = self._get(_job_path(job, "checkpoints"), {"trial": trial})
+        return tuple(CheckpointRecord.model_validate(each) for each in found)
 
     def pools(self) -> tuple[PoolStatus, ...]:
         return tuple(PoolStatus.model_validate(pool) for pool in self._get("/pools"))

@@ -72,10 +72,10 @@ class Connection:
             raise _error(response.status, payload, self._url)
         return jsonlib.loads(payload) if payload else None
 
-    def download(self, path: str, to: BinaryIO) -> None:
+    def download(self, path: str, to: BinaryIO, *, params: Params | None = None) -> None:
         """Stream a reply's body into a file."""
         try:
-            self._http.request("GET", path, headers=self._headers)
+            self._http.request("GET", _target(path, params), headers=self._headers)
             response = self._http.getresponse()
             if response.status >= 400:
                 raise _error(response.status, response.read(), self._url)

@@ -1,5 +1,6 @@
 """docs/server.md knows every route, query and option."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,19 @@ pytestmark = pytest.mark.slow
 PAGE = (Path(__file__).parents[2] / "docs" / "server.md").read_text()
 
 
-def test_every_route_is_documented(served: Served) -> None:
-    paths = [path.removeprefix(API) for path in ask(served, "GET", f"{API}/openapi.json").json["paths"]]
+def test_every_route_is_in_the_table_with_its_methods(served: Served) -> None:
+    paths = ask(served, "GET", f"{API}/openapi.json").json["paths"]
+    routes = {(method.upper(), path.removeprefix(API)) for path, methods in paths.items() for method in methods}
+    table = PAGE.partition("## REST API")[2]
+    listed = set()
+    for words in re.findall(r"^\| (`.*?`) \|", table, re.MULTILINE):
+        methods: list[str] = []
+        for *before, path in (one.split() for one in re.findall(r"`([^`]*)`", words)):
+            methods = before or methods  # said once for those that follow
+            listed |= {(method, path) for method in methods}
 
-    assert [path for path in paths if path not in PAGE] == []
+    assert routes - listed == set()
+    assert listed - routes == set()
 
 
 @pytest.mark.parametrize("name", [*Config.model_fields, *PoolConfig.model_fields, *LogQuery.model_fields])

@@ -133,19 +133,23 @@ def test_series_on_postgresql_are_the_same(database: str, tmp_path: Any) -> None
 def test_columns_tell_of_all_trials_and_change_their_tag(served: Served, store: Store) -> None:
     run = add(store, hparams={"lr": 0.1, "model": {"width": 8}, "evil": PLANTED})
 
-    first = get(served, "/jobs/taxi/trials/columns")
+    first = get(served, "/jobs/taxi/trials/columns", **{"Accept-Encoding": "br, gzip"})
+    plain = get(served, "/jobs/taxi/trials/columns")
     again = get(served, "/jobs/taxi/trials/columns", **{"If-None-Match": first.headers["etag"]})
     say(served, run, metric(1, 1, loss=0.5))
     later = get(served, "/jobs/taxi/trials/columns?fields=number,metrics", **{"If-None-Match": first.headers["etag"]})
 
     body = json.loads(gzip.decompress(first.body))
+    assert first.headers["content-encoding"] == "gzip"
+    assert "content-encoding" not in plain.headers
+    assert plain.json == body
     assert body["columns"]["number"] == [1]
     assert body["columns"]["state"] == ["QUEUED"]
     assert body["hparams"] == {"lr": [0.1], "model.width": [8], "evil": [PLANTED]}
     assert first.headers["x-content-type-options"] == "nosniff"
     assert first.headers["content-type"] == "application/json"
     assert (again.status, again.body) == (304, b"")
-    assert json.loads(gzip.decompress(later.body))["metrics"] == {"loss": [0.5]}
+    assert later.json["metrics"] == {"loss": [0.5]}
     assert get(served, "/jobs/taxi/trials/columns?fields=nope").status == 400
 
 

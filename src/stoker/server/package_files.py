@@ -7,30 +7,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from stoker.errors import NotFoundError
-from stoker.schema.model import Model
+from stoker.schema.views import FileChange, PackageFile, PackageText
 
 MOST_TEXT = 1 << 20
 _MOST_DIFF = 200_000  # characters of a file that is compared line by line
 _MOST_DIFFS = 200
 _PROBE = 4096
-
-
-class PackageFile(Model):
-    path: str
-    size_bytes: int
-    is_text: bool
-
-
-class PackageText(PackageFile):
-    text: str | None
-    reason: str = ""  # why there is no text
-
-
-class FileChange(Model):
-    path: str
-    change: str  # added, removed, changed or same
-    diff: str = ""  # unified; empty for what is no text or too long
-    reason: str = ""  # why there is no diff of what changed
 
 
 def list_files(package: Path) -> tuple[PackageFile, ...]:

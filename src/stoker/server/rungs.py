@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from typing import Literal
 
-from stoker.schema.model import Model
 from stoker.schema.search import Asha, AsyncHalving
+from stoker.schema.views import BracketRungs, Rung, Rungs, RungTrial
 from stoker.search.asha import plan_brackets
 from stoker.search.searcher import planned_trials
 from stoker.server.store.base import Store
@@ -13,30 +12,6 @@ from stoker.server.store.page_store import TrialRow
 
 # The words of search/asha.py, which is where a trial was stopped.
 _STOPPED_AT = re.compile(r"(?:at rung|reached|at) (\d+)")
-
-Outcome = Literal["promoted", "stopped", "finished", "running"]
-
-
-class RungTrial(Model):
-    trial: int
-    value: float | None = None  # its objective, where it stands; not known of rungs that it passed
-    outcome: Outcome
-
-
-class Rung(Model):
-    time: int
-    trials: tuple[RungTrial, ...]
-
-
-class BracketRungs(Model):
-    bracket: int
-    rungs: tuple[Rung, ...]
-
-
-class Rungs(Model):
-    job: str
-    metric: str | None = None
-    brackets: tuple[BracketRungs, ...] = ()
 
 
 def find_rungs(store: Store, job: str) -> Rungs:
@@ -64,6 +39,6 @@ def _at(row: TrialRow, time: int, going: Mapping[int, int]) -> RungTrial | None:
     if reached < time:
         return None
     if stopped and reached == time:
-        outcome: Outcome = "finished" if row.stopped.startswith("finished") else "stopped"
-        return RungTrial(trial=row.number, value=row.objective, outcome=outcome)
+        is_whole = row.stopped.startswith("finished")
+        return RungTrial(trial=row.number, value=row.objective, outcome="finished" if is_whole else "stopped")
     return RungTrial(trial=row.number, outcome="promoted")

@@ -3,63 +3,31 @@
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fastapi import APIRouter, Response
 
 from stoker.errors import NotFoundError, StokerError
 from stoker.home import Home
-from stoker.schema.job import Archive, JobSpec, Share
+from stoker.schema.job import JobSpec
 from stoker.schema.model import Model
 from stoker.schema.pool import replicas_for
 from stoker.schema.record import Job
-from stoker.server.package_files import FileChange, PackageFile, PackageText, compare, list_files, read_file
+from stoker.schema.views import (
+    Command,
+    Commands,
+    ConfigChange,
+    FileChange,
+    JobDiff,
+    JobEnvironment,
+    PackageFiles,
+    PackageText,
+    Process,
+)
+from stoker.server.package_files import compare, list_files, read_file
 from stoker.server.routes.replies import reply
 from stoker.server.settings import Settings
 from stoker.server.store.base import Store
 from stoker.server.store.columns import flatten
-
-
-class PackageFiles(Model):
-    package: str
-    files: tuple[PackageFile, ...]
-
-
-class ConfigChange(Model):
-    path: str
-    a: Any = None
-    b: Any = None
-
-
-class JobDiff(Model):
-    a: str
-    b: str
-    config: tuple[ConfigChange, ...]
-    files: tuple[FileChange, ...]
-
-
-class Process(Share):
-    name: str
-
-
-class JobEnvironment(Model):
-    runtime: str | None
-    python: str | None
-    requirements: tuple[str, ...]
-    archives: tuple[Archive, ...]
-    variables: dict[str, str]
-    package: str | None
-    pool: str
-    replicas: tuple[Process, ...]
-
-
-class Command(Model):
-    title: str
-    command: str
-
-
-class Commands(Model):
-    commands: tuple[Command, ...]
 
 
 @dataclass(frozen=True, slots=True)

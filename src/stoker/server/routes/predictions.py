@@ -16,6 +16,7 @@ from pydantic import Field
 from stoker.errors import StokerError, UsageError
 from stoker.schema.model import Model
 from stoker.schema.registry import checked_name
+from stoker.schema.views import Prediction
 from stoker.server.routes.replies import reply
 
 _TIMEOUT_S = 60.0
@@ -29,13 +30,6 @@ class Question(Model):
     instances: tuple[Any, ...]
     version: str | None = None
     token: str | None = Field(None, description="if it was started with one")
-
-
-class Prediction(Model):
-    """What came back; `status` is the served model's own."""
-
-    status: int
-    answer: Any
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """What pages draw: lines of metrics, trials in columns, rungs, windows of a log; and the stream of news."""
 
+import gzip
 import json
 import time
 from collections.abc import Iterator
@@ -14,11 +15,12 @@ from starlette.responses import StreamingResponse
 from stoker.errors import UsageError
 from stoker.schema.model import Model
 from stoker.schema.record import PoolHistory
+from stoker.schema.views import Rungs
 from stoker.server.hub import Hub
 from stoker.server.log_lines import LogLines
 from stoker.server.pool_views import PoolViews
 from stoker.server.routes.replies import EventStream, reply, reply_many
-from stoker.server.rungs import Rungs, find_rungs
+from stoker.server.rungs import find_rungs
 from stoker.server.store.base import LogFilter, Store
 from stoker.server.store.logs import check_filter
 from stoker.server.store.page_store import Axis, Points, SeriesFilter
@@ -117,13 +119,17 @@ class ViewRoutes:
         job: str,
         fields: str | None = None,
         if_none_match: Annotated[str | None, Header()] = None,
+        accept_encoding: Annotated[str, Header()] = "",
     ) -> Response:
         """All trials: a list for each of their columns, hyperparameters and metrics."""
         found = self.columns.answer(job, _words(fields))
         headers = {"ETag": found.tag, "Cache-Control": "no-cache"}
         if if_none_match == found.tag:
             return Response(status_code=304, headers=headers)
-        headers |= {"Content-Encoding": "gzip", "Vary": "Accept-Encoding", **_SAFE}
+        headers |= {"Vary": "Accept-Encoding", **_SAFE}
+        if "gzip" not in accept_encoding:
+            return Response(gzip.decompress(found.body), media_type="application/json", headers=headers)
+        headers["Content-Encoding"] = "gzip"
         return Response(found.body, media_type="application/json", headers=headers)
 
     def get_rungs(self, job: str) -> Response:
