@@ -154,13 +154,15 @@ def _on_nodes(replicas: list[Replica], pool: Pool) -> tuple[Replica, ...]:
     held: list[list[Replica]] = [[] for _ in left]
     spread = pool.ray is not None and pool.ray.placement == "spread"
     for replica in replicas:
-        places = [place for place, size in enumerate(left) if fits(total([*held[place], replica]), size)]
-        if not places:
+        # The emptiest first, or in order; and no further than the first that will do: there may be thousands.
+        order = sorted(range(len(left)), key=lambda place: len(held[place])) if spread else range(len(left))
+        place = next((place for place in order if fits(total([*held[place], replica]), left[place])), None)
+        if place is None:
             raise UsageError(
                 f"{replica.name} needs {in_words(replica)}, which no node of pool {pool.name!r} has left beside the"
                 f" others of this job: its {len(pool.nodes)} nodes have {_sizes(pool)}. Ask for smaller processes."
             )
-        held[min(places, key=lambda place: len(held[place])) if spread else places[0]].append(replica)
+        held[place].append(replica)
     filled = [mine for mine in held if mine]
     filled.sort(key=lambda mine: replicas.index(mine[0]))  # the chief's is the first
     node_of = {replica.name: node for node, mine in enumerate(filled) for replica in mine}

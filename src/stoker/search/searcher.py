@@ -162,6 +162,10 @@ class TrialSearcher:
     def live(self) -> frozenset[int]:
         return frozenset(self._live)
 
+    def is_live(self, trial: int) -> bool:
+        """Whether it was asked for and has not ended."""
+        return trial in self._live
+
     @property
     def stopping(self) -> Mapping[int, Stop]:
         return self._stopping

@@ -1,16 +1,15 @@
 """From what is stored to what is started: a run as a Launch, without I/O."""
 
 from stoker.schema.job import JobSpec
-from stoker.schema.launch import Launch
-from stoker.schema.pool import Pool, replicas_for
+from stoker.schema.launch import Launch, Replica
 from stoker.schema.record import Job, Run, Trial
 from stoker.schema.search import Single
 
 _LEAST_S = 1.0
 
 
-def build_launch(job: Job, trial: Trial, run: Run, pool: Pool) -> Launch:
-    """UsageError when the pool cannot hold the job (any more)."""
+def build_launch(job: Job, trial: Trial, run: Run, replicas: tuple[Replica, ...]) -> Launch:
+    """`replicas` are what the job comes to on its pool (`schema.pool.replicas_for`)."""
     spec = job.spec
     return Launch(
         run=run.id,
@@ -27,7 +26,7 @@ def build_launch(job: Job, trial: Trial, run: Run, pool: Pool) -> Launch:
         hparams=trial.hparams,
         data=spec.data,
         job_dir=job_dir_of(spec, trial),
-        replicas=replicas_for(spec.resources, pool),
+        replicas=replicas,
         chief_name=spec.chief_name,
         in_search=spec.search is not None,
         metric=spec.search.metric if spec.search is not None else None,

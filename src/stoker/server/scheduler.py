@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from stoker.engines.base import Engine, Liveness
 from stoker.errors import NotFoundError, StokerError
 from stoker.home import Home
-from stoker.schema.launch import Launch
-from stoker.schema.pool import Pool
+from stoker.schema.launch import Launch, Replica
+from stoker.schema.pool import Pool, replicas_for
 from stoker.schema.record import Job, PoolStatus
 from stoker.schema.state import RunState
 from stoker.server.decide import (
@@ -83,6 +83,9 @@ class Scheduler:
         self._drains: dict[str, _Drain] = {}
         self._leaving: dict[str, str] = {}  # handles of ended runs, and their engines
         self._last = Snapshot(jobs=(), pools=pools, gone={}, collected={})
+        self._handles: dict[str, str] = {}  # of the runs in it
+        self._engine_names: dict[str, str] = {}  # of the jobs in it
+        self._sizes: dict[str, tuple[Pool, tuple[Replica, ...]]] = {}  # of its jobs, on their pools as they were
         self._reasons: tuple[Snapshot, Mapping[str, str]] = (self._last, {})
         self._unplaced: frozenset[str] = frozenset()  # handles of runs that wait for a place on their cluster
         self._woken = threading.Event()
@@ -123,6 +126,11 @@ class Scheduler:
         snapshot = self._snapshot(now)
         actions = decide(snapshot, now)
         self._last = snapshot
+        self._engine_names = {job.id: self._engine_of(job) for job in snapshot.jobs}
+        runs = (trial.run for job in snapshot.jobs for trial in job.trials)
+        self._handles = {run.id: run.handle for run in runs if run.handle is not None}
+        if len(self._sizes) > 2 * len(snapshot.jobs):
+            self._sizes.clear()
         return sum(self._act(action) for action in actions if not self._stopping.is_set())
 
     def reasons(self) -> Mapping[str, str]:
@@ -148,9 +156,7 @@ class Scheduler:
                 return
             began = time.thread_time()
             wait_s = self._tick_and_plan()
-            # While a thousand jobs are being submitted, looking at all of them after each would starve the routes. But
-            # short ticks may follow each other: a short trial should not wait longer for its successor than it ran.
-            self._stopping.wait(min(0.25, 4 * max(0.0, time.thread_time() - began - _SHORT_TICK_S)))
+            self._stopping.wait(rest_after(time.thread_time() - began))
 
     def _tick_and_plan(self) -> float | None:
         """One tick, and how long until the next if nothing wakes us."""
@@ -170,8 +176,8 @@ class Scheduler:
     def _snapshot(self, now: float) -> Snapshot:
         jobs = self._store.unfinished()
         watched = {
-            trial.run.id: (self._engine_of(job), trial.run.handle)
-            for job in jobs
+            trial.run.id: (engine, trial.run.handle)
+            for job, engine in [(job, self._engine_of(job)) for job in jobs]
             for trial in job.trials
             if is_live(trial.run) and trial.run.handle is not None and trial.run.exit is None
         }
@@ -234,8 +240,7 @@ class Scheduler:
 
     def _engine_name(self, run: str) -> str:
         """The engine of a run in the last snapshot."""
-        name = _job_name(run)
-        return next(self._engine_of(job) for job in self._last.jobs if job.id == name)
+        return self._engine_names[_job_name(run)]
 
     def _act(self, action: Action) -> bool:
         """False if it failed: it is decided upon again at the next tick, and that need not hurry."""
@@ -313,7 +318,11 @@ class Scheduler:
         pool = self._pools.get(job.pool)
         if pool is None:
             raise NotFoundError(f"Pool {job.pool!r} is not in config.toml any more.")
-        return build_launch(job, *find_run(job, run), pool)
+        known = self._sizes.get(job.id)
+        if known is None or known[0] is not pool:
+            # Which of ten thousand nodes could hold it takes milliseconds to say, and is the same for all its trials.
+            known = self._sizes[job.id] = (pool, replicas_for(job.spec.resources, pool))
+        return build_launch(job, *find_run(job, run), known[1])
 
     def _collect(self, run: str) -> None:
         name = self._engine_name(run)
@@ -333,14 +342,9 @@ class Scheduler:
         self._move(Move(action.run, action.state, stop=action.stop, message=message, restart=action.restart))
 
     def _handle(self, run: str) -> str:
-        handle = self._handles().get(run)
+        handle = self._handles.get(run)
         assert handle is not None, "only runs that were seen gone or overdue are collected"
         return handle
-
-    def _handles(self) -> dict[str, str]:
-        """Of the runs in the last snapshot."""
-        runs = (trial.run for job in self._last.jobs for trial in job.trials)
-        return {run.id: run.handle for run in runs if run.handle is not None}
 
     def _move(self, move: Move) -> None:
         self._store.move_run(
@@ -354,9 +358,18 @@ class Scheduler:
 
     def _see_off(self, run: str) -> None:
         drain = self._drains.get(run)
-        for handle in (self._handles().get(run), drain.handle if drain else None):
+        for handle in (self._handles.get(run), drain.handle if drain else None):
             if handle is not None:
                 self._leaving[handle] = self._engine_name(run)
+
+
+def rest_after(took_s: float) -> float:
+    """How long to rest after a tick that took so much processor time.
+
+    While a thousand jobs are being submitted, looking at all of them after each would starve the routes. But short
+    ticks may follow each other: a short trial should not wait longer for its successor than it ran.
+    """
+    return min(0.25, 4 * max(0.0, took_s - _SHORT_TICK_S))
 
 
 def _job_name(run: str) -> str:

@@ -148,7 +148,7 @@ class Searches:
         entries = [_asked(search, suggestion) for suggestion in self._suggested(job.id)]
         news = self._store.search_news(job.id, after=search.cursor)
         heard = [entry for report in news.reports if (entry := hear(search, report)) is not None]
-        ended = [end(search, trial) for trial in news.over if trial.number in search.searcher.live]
+        ended = [end(search, trial) for trial in news.over if search.searcher.is_live(trial.number)]
         entries += [*heard, *ended]
         failure = search.searcher.failure()
         if failure is None and job.intent is Intent.RUN:
@@ -160,8 +160,7 @@ class Searches:
             self._keep(job.id, search, entries, state=state, failure=failure)
         for trial in ordered:
             self._store.order_stop(trial.run.id, StopReason.PRUNE, now=self._now())
-        for entry in heard:
-            self._wake_stopped(job, entry)
+        self._wake_stopped(job, heard)
         return bool(entries or ordered or state != "open")
 
     def _suggested(self, job: str) -> list[Suggestion]:
@@ -193,14 +192,14 @@ class Searches:
         if state != "open":
             logger.info("search of job %s is %s%s", job, state, f": {failure}" if failure else "")
 
-    def _wake_stopped(self, job: JobNow, entry: SearchEntry) -> None:
+    def _wake_stopped(self, job: JobNow, heard: Iterable[SearchEntry]) -> None:
         """Their supervisors wait for orders."""
-        record = entry.record
-        if isinstance(record, Reported) and record.stop is not None:
-            for trial in job.trials:
-                if trial.number == record.trial:
-                    logger.info("run %s told to stop: %s", trial.run.id, record.stop.message)
-                    self._live.run_ordered(trial.run.id)
+        reports = [entry.record for entry in heard if isinstance(entry.record, Reported)]
+        told = {report.trial: report.stop for report in reports if report.stop is not None}
+        for trial in job.trials if told else ():
+            if trial.number in told:
+                logger.info("run %s told to stop: %s", trial.run.id, told[trial.number].message)
+                self._live.run_ordered(trial.run.id)
 
     def _room(self, job: JobNow, jobs: Iterable[JobNow]) -> int:
         pool = self._pools.get(job.pool)
@@ -255,7 +254,7 @@ def hear(search: Search, report: Report) -> SearchEntry | None:
     """Tell the searcher what was reported. None if it is nothing to it."""
     search.cursor = report.number
     searcher = search.searcher
-    if report.trial not in searcher.live:
+    if not searcher.is_live(report.trial):
         return None
     search.names.setdefault(report.trial, set()).update(report.values)
     if not searcher.wants(report.values, group=report.group):

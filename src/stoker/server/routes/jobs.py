@@ -101,9 +101,11 @@ class JobRoutes:
         The same spec again is the same job (200). `dry_run`: what would be started, and nothing is stored.
         """
         pool, note = choose_pool(spec.pool, self.scheduler.pools, default=self.settings.default_pool)
-        need = total(replicas_for(spec.resources, pool))
+        replicas = replicas_for(spec.resources, pool)
+        need = total(replicas)
         if dry_run:
-            launch = build_launch(*_imagined(spec, pool=pool.name, owner=self.owner, now=self.now()), pool)
+            imagined = _imagined(spec, pool=pool.name, owner=self.owner, now=self.now())
+            launch = build_launch(*imagined, replicas)
             return reply(DryRun(launch=launch, pool=pool.name, notes=(note,) if note else ()))
         self._check_uploaded(spec)
         if spec.search is not None:
