@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from stoker.gateway.doorway import folders
 from stoker.home import Home
 from tests.e2e.command import run, stoker
 from tests.fixtures.datasets import write_houses, write_rides
@@ -12,6 +13,7 @@ from tests.fixtures.datasets import write_houses, write_rides
 pytestmark = pytest.mark.slow
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
+PATHS = Path(__file__).parent.parent / "gateway" / "tensorflow_paths.py"  # calls all that takes a gs:// path
 
 
 @pytest.fixture
@@ -84,7 +86,7 @@ def test_taxi_sklearn_runs_by_its_makefile(workplace: Path) -> None:
 
 
 @pytest.mark.timeout(600)  # installs TensorFlow
-def test_keras_task_gets_tensorflow_and_its_tf_config(workplace: Path) -> None:
+def test_keras_task_gets_tensorflow_its_tf_config_and_buckets(workplace: Path, home: Home) -> None:
     project = workplace / "keras_task"
     variables = {
         "TRAIN_DATA": str(write_houses(workplace / "train.csv")),
@@ -93,7 +95,15 @@ def test_keras_task_gets_tensorflow_and_its_tf_config(workplace: Path) -> None:
     }
 
     here = run(["scripts/train-local.sh"], cwd=project, variables={**variables, "OUTPUT_DIR": "here"})
-    there = run(["scripts/train-cloud.sh"], cwd=project, variables={**variables, "OUTPUT_DIR": "there"})
+    for name in ("train.csv", "eval.csv"):
+        stoker("storage", "cp", str(workplace / name), "gs://houses/data/")
+    in_buckets = {"TRAIN_DATA": "gs://houses/data/tr*.csv", "EVAL_DATA": "gs://houses/data/eval.csv"}
+    bucket = home.root / "buckets" / "houses"
+    there = run(
+        ["scripts/train-cloud.sh"],
+        cwd=project,
+        variables={**variables, **in_buckets, "OUTPUT_DIR": "gs://houses/there"},
+    )
 
     assert here.code == 0, here.err
     assert "Installing on top of" in here.err
@@ -101,4 +111,8 @@ def test_keras_task_gets_tensorflow_and_its_tf_config(workplace: Path) -> None:
     assert there.code == 0, there.err
     assert 'task: {"index": 0, "type": "chief"}' in there.lines
     assert not any("Installing" in line for line in there.lines)  # the second with the same needs installs nothing
-    assert (project / "there" / "model.keras").exists()
+    assert (bucket / "there" / "model.keras").exists()
+    (python,) = home.root.glob("environments/*/bin/python")
+    buckets = {**folders(home.root, {}), "TF_CPP_MIN_LOG_LEVEL": "2"}
+    led = run([str(python), str(PATHS), str(home.root / "buckets")], cwd=project, variables=buckets)
+    assert led.out.splitlines()[-1:] == ["all led"], led.err

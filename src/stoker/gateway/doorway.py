@@ -1,5 +1,6 @@
 """What a supervisor needs of the gateway: the variables for user code, and a process started at the first knock."""
 
+import json
 import os
 import select
 import socket
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import subprocess
 
 EMULATOR = "STORAGE_EMULATOR_HOST"
+FOLDERS = "STOKER_GS_FOLDERS"  # read by provided/stoker_buckets
 _LIVES = 5
 _MISUSED = 2
 _ENDING_S = 5.0
@@ -39,6 +41,16 @@ def variables(url: str) -> dict[str, str]:
         "FSSPEC_GCS_TOKEN": "anon",
         "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",
     }
+
+
+def folders(home: Path, environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What leads TensorFlow, whose client heeds no emulator, to the buckets that are folders of this machine."""
+    if not (home / "config.toml").exists():
+        return {FOLDERS: json.dumps({"*": str(home / "buckets")})}
+    from stoker.storage.buckets import Buckets  # noqa: PLC0415  only homes with settings pay for it
+
+    given = os.environ if environment is None else environment
+    return {FOLDERS: json.dumps(Buckets.of_home(home, given).folders("gs"))}
 
 
 def is_needed(home: Path, environment: Mapping[str, str] | None = None) -> bool:
@@ -71,7 +83,7 @@ class Doorway:
         self._thread.start()
 
     def variables(self) -> dict[str, str]:
-        return variables(self.url)
+        return {**variables(self.url), **folders(self._home)}
 
     def close(self) -> None:
         """End the gateway. Idempotent."""

@@ -10,6 +10,9 @@ from pathlib import Path
 from stoker.home import Home
 from stoker.packaging.runtimes import Runtime
 
+# Before user code: what waits for TensorFlow to be imported, where gs:// paths are to be led elsewhere than to Google.
+_BUCKETS = "import os; 'STOKER_GS_FOLDERS' in os.environ and __import__('stoker_buckets')"
+
 
 def make_layer(folder: Path, runtime: Runtime, *, provided: Path) -> Path:
     """Make a layer that holds nothing yet, and return its python."""
@@ -17,7 +20,7 @@ def make_layer(folder: Path, runtime: Runtime, *, provided: Path) -> Path:
     # addsitedir, so that the runtime's own .pth files (editable installs, distutils) are obeyed as well. The plain
     # path comes last: a stoker or hypertune that is installed in the runtime or the layer wins.
     lines = [f"import site; site.addsitedir({site_dir!r})" for site_dir in runtime.interpreter.site_dirs]
-    (packages / "_stoker_runtime.pth").write_text("\n".join([*lines, str(provided), ""]))
+    (packages / "_stoker_runtime.pth").write_text("\n".join([*lines, str(provided), _BUCKETS, ""]))
     return folder / "bin" / "python"
 
 
@@ -57,6 +60,7 @@ def provided_folder(home: Home) -> Path:
         "stoker": own,
         "hypertune": own / "packaging" / "provided" / "hypertune",
         "determined": own / "compat" / "names" / "determined",
+        "stoker_buckets": own / "gateway" / "provided" / "stoker_buckets",
     }
     for name, target in targets.items():
         link = folder / name

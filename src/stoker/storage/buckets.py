@@ -73,6 +73,18 @@ class Buckets:
         mapped = [target for source, target in self._settings.buckets.items() if source.startswith("gs://")]
         return self._open_folder("gs") is not None or any(target.scheme != "gs" for target in mapped)
 
+    def folders(self, scheme: str) -> dict[str, str]:
+        """By bucket, and `*` for all others: the folder it is in (of `*`, one for each), or the store's name."""
+        start = f"{scheme}://"
+        found = {}
+        for source, target in self._settings.buckets.items():
+            if source.startswith(start):
+                is_same = target.scheme == scheme and not target.bucket and not target.endpoint_url
+                other = f"{target.scheme}://{target.bucket}".removesuffix("://")
+                found[source[len(start) :]] = target.path if target.scheme == "file" else scheme if is_same else other
+        folder = self._open_folder(scheme)
+        return found if folder is None else {**found, "*": str(folder)}
+
     def _make_root(self, place: Place) -> Root:
         if place.scheme == "file":
             return Files()
