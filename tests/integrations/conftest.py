@@ -17,11 +17,8 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     for name in ("STOKER_RUN_DIR", "WORLD_SIZE", "RANK", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
     state = random.getstate()
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     random.setstate(state)
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
 
 
 @pytest.fixture

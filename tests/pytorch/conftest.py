@@ -1,7 +1,6 @@
 """Every test runs in a folder of its own and as a run of its own; global state is put back afterwards."""
 
 import json
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,8 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     for name in ("STOKER_RUN_DIR", "WORLD_SIZE", "RANK", "STOKER_HOME"):
         monkeypatch.delenv(name, raising=False)
     state = torch.get_rng_state()
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     torch.set_rng_state(state)
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
 
 
 @pytest.fixture
