@@ -132,15 +132,6 @@ def test_server_with_work_stays(home: Home) -> None:
         client.close()
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.1", "example.org", "::"])
-def test_only_loopback_is_served(home: Home, host: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--host", host]) == 2
-
-    told = capsys.readouterr().err
-    assert told.startswith("error: --host")
-    assert told.count("\n") == 1
-
-
 def test_bad_config_is_told_and_nothing_starts(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     home.config.write_text("[pools.local]\ncpus = 'many'\n")
 

@@ -86,9 +86,19 @@ def test_bad_file_is_refused(tmp_path: Path, text: str, words: str) -> None:
 def test_known_options_are_these(tmp_path: Path) -> None:
     from stoker.server.settings import Config, PoolConfig
 
-    options = {"pools", "default_pool", "idle_exit_s", "max_package_bytes", "database", "models", "server_url"}
-    assert set(Config.model_fields) == options
-    of_ray = {"address", "python", "node_python", "home", "placement", "resources", "autoscale", "max_nodes"}
+    options = {"pools", "default_pool", "idle_exit_s", "max_package_bytes", "database", "models"}
+    assert set(Config.model_fields) == options | {"server_url", "listen"}
+    of_ray = {
+        "address",
+        "python",
+        "node_python",
+        "home",
+        "placement",
+        "resources",
+        "autoscale",
+        "max_nodes",
+        "server_url",
+    }
     of_all = {"engine", "cpus", "memory_gb", "gpus", "ignore_accelerators", "tiers"}
     assert set(PoolConfig.model_fields) == of_all | of_ray
 

@@ -36,6 +36,7 @@ def build(parser: Parser) -> None:
     command.add_argument("--node-python", help="the nodes' Python for supervisors, and so the default runtime")
     command.add_argument("--node-home", help="folder on the nodes; on a shared file system, if there are several hosts")
     command.add_argument("--placement", choices=["pack", "spread"], help="few nodes for a job (default), or many")
+    command.add_argument("--server-url", metavar="URL", help="as the nodes reach this server: http://10.0.0.5:8765")
     command.add_argument(
         "--max-nodes", type=int, help="the cluster grows up to this: jobs may ask for more than it has"
     )
@@ -86,6 +87,7 @@ def add_pool(arguments: Arguments) -> None:
         "node_python": arguments.node_python,
         "home": arguments.node_home,
         "placement": arguments.placement,
+        "server_url": arguments.server_url,
         "autoscale": True if arguments.max_nodes else None,
         "max_nodes": arguments.max_nodes,
     }

@@ -35,8 +35,10 @@ def build(parser: Parser) -> None:
     run_command = parser.add_command(
         "run", run, help="run the server in the foreground, until Ctrl-C", example="stoker server run --port 8765"
     )
-    run_command.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="a loopback address (127.0.0.1)")
-    run_command.add_argument("--port", type=flags.whole, default=0, metavar="P", help="a free one if not given")
+    run_command.add_argument(
+        "--host", metavar="ADDRESS", help="an address of this machine (default: config.toml's listen, or 127.0.0.1)"
+    )
+    run_command.add_argument("--port", type=flags.whole, metavar="P", help="default: config.toml's listen, or any free")
     _add_database(run_command)
     copy = parser.add_command(
         "copy-store",
@@ -122,7 +124,9 @@ def status(arguments: Arguments) -> int:
 def run(arguments: Arguments) -> None:
     # The command line that starts it in the background, in place of this process: signals reach it directly.
     never = str(100 * 365 * 86400)  # in the foreground it stays until it is told to go
-    words = ["--host", arguments.host, "--port", str(arguments.port), "--idle-exit-s", never]
+    words = ["--idle-exit-s", never]
+    words += [] if arguments.host is None else ["--host", arguments.host]
+    words += [] if arguments.port is None else ["--port", str(arguments.port)]
     if arguments.database:
         os.environ["STOKER_DATABASE"] = arguments.database  # not among the words, which everybody can see
     os.execv(sys.executable, [sys.executable, "-m", "stoker.server", *words])
@@ -132,7 +136,7 @@ def serve(arguments: Arguments) -> None:
     """`stoker server --database URL`, without a verb."""
     if not arguments.database:
         raise UsageError("Missing: VERB. See `stoker server --help`.")
-    arguments.host, arguments.port = "127.0.0.1", 0
+    arguments.host, arguments.port = None, None
     run(arguments)
 
 

@@ -54,8 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m stoker.server", description="Run this home's server.")
-    parser.add_argument("--host", default="127.0.0.1", help="a loopback address (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=0, help="default: any free one")
+    parser.add_argument("--host", help="an address of this machine (default: config.toml's listen, or 127.0.0.1)")
+    parser.add_argument("--port", type=int, help="default: config.toml's listen, or any free one")
     parser.add_argument("--idle-exit-s", type=float, help="go away after so long with nothing to do (default: 900)")
     parser.add_argument("--home", help="default: STOKER_HOME")
     parser.add_argument("--database", metavar="URL", help="default: STOKER_DATABASE, config.toml, HOME/stoker.db")
@@ -94,7 +94,7 @@ def _serve(home: Home, given: argparse.Namespace) -> int:
         settings = settings.with_(idle_exit_s=given.idle_exit_s)
     database = given.database or settings.database or home.database
     with (
-        closing(_listen(given.host, given.port)) as listener,
+        closing(_listen(*_where(given, settings.listen))) as listener,
         closing(open_store(database, home=str(home.root))) as store,
     ):
         _log_to(home.server_log)
@@ -195,6 +195,7 @@ class _Web(uvicorn.Server):
             home=self._home,
             token=self._address.token,
             owner=_user(),
+            is_local=ipaddress.ip_address(self._listener.getsockname()[0]).is_loopback,
             shutdown=self.leave,
         )
 
@@ -222,13 +223,17 @@ class _Presence:
         return 0.0 if self._present else time.monotonic() - self._last
 
 
+def _where(given: argparse.Namespace, listen: str | None) -> tuple[str, int]:
+    """Host and port: each by its flag, else config.toml's, else a free port on loopback."""
+    host, _, port = (listen or "127.0.0.1:0").rpartition(":")
+    return given.host or host.strip("[]"), int(port) if given.port is None else given.port
+
+
 def _listen(host: str, port: int) -> socket.socket:
     try:
         address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
     except ValueError:
-        raise UsageError(f"--host {host}: give a loopback address, 127.0.0.1 or ::1.") from None
-    if not address.is_loopback:
-        raise UsageError(f"--host {host}: this server is for its own machine alone; use 127.0.0.1 or ::1.")
+        raise UsageError(f"--host {host}: give an IP address of this machine, such as 127.0.0.1, not a name.") from None
     listener = socket.socket(socket.AF_INET6 if address.version == 6 else socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -242,7 +247,9 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _url(listener: socket.socket) -> str:
+    """As this machine reaches it."""
     host, port = listener.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # all addresses: loopback is one of them
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -57,6 +58,7 @@ class Server:
     token: str
     owner: str
     shutdown: Callable[[], None]
+    is_local: bool = True  # it listens on loopback alone
     now: Callable[[], float] = time.time
 
 
@@ -89,7 +91,9 @@ def create_app(server: Server) -> ASGIApp:
         app.include_router(router, prefix=API)
     app.include_router(PageRoutes(s.token).router())
     _handle_errors(app)
-    return Gate(app, token=s.token, max_package_bytes=s.settings.max_package_bytes)
+    urls = [s.settings.server_url, *(pool.ray.server_url for pool in s.settings.pools.values() if pool.ray)]
+    names = None if s.is_local else frozenset(urlsplit(url).hostname or "" for url in urls if url)
+    return Gate(app, token=s.token, max_package_bytes=s.settings.max_package_bytes, names=names)
 
 
 def _routers(s: Server, pools: PoolViews) -> tuple[APIRouter, ...]:

@@ -38,9 +38,13 @@ def is_own_page(headers: Headers) -> bool:
 class Gate:
     """Lets a request through, or answers it with an error."""
 
-    def __init__(self, app: ASGIApp, *, token: str, max_package_bytes: int) -> None:
+    def __init__(
+        self, app: ASGIApp, *, token: str, max_package_bytes: int, names: frozenset[str] | None = None
+    ) -> None:
+        """`names` are those by which other hosts know a server that listens for them; None is loopback alone."""
         self._app = app
         self._token = token
+        self._names = names
         self._max_package_bytes = max_package_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -56,8 +60,8 @@ class Gate:
 
     def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
         # A page on another site can make a browser send requests here under a name of its own (DNS rebinding).
-        if not _is_loopback(headers.get("host", "")):
-            return 421, "This server answers to 127.0.0.1 and localhost only."
+        if not self._is_ours(headers.get("host", "")):
+            return 421, f"This server answers to {self._own_names()} only."
         if not _is_open(scope["path"]) and not self._is_allowed(scope, headers):
             return (
                 401,
@@ -67,6 +71,17 @@ class Gate:
         if int(headers.get("content-length") or 0) > limit:
             return 413, _too_large(limit)
         return None
+
+    def _is_ours(self, host: str) -> bool:
+        if _is_loopback(host):
+            return True
+        # Addresses cannot be made to mean something else; names can, so only those that the owner wrote down count.
+        return self._names is not None and (_is_address(host) or _hostname(host) in self._names)
+
+    def _own_names(self) -> str:
+        if self._names is None:
+            return "127.0.0.1 and localhost"
+        return f"its addresses and {', '.join(sorted({*self._names, 'localhost'}))} (server_url in config.toml)"
 
     def _is_allowed(self, scope: Scope, headers: Headers) -> bool:
         kind, _, given = headers.get("authorization", "").partition(" ")
@@ -124,11 +139,24 @@ class _Limited:
 
 
 def _is_loopback(host: str) -> bool:
+    name = _hostname(host)
+    return name == "localhost" or (_is_address(host) and ipaddress.ip_address(name).is_loopback)
+
+
+def _is_address(host: str) -> bool:
     try:
-        name = urlsplit(f"//{host}").hostname
-        return name == "localhost" or ipaddress.ip_address(name or "").is_loopback
+        ipaddress.ip_address(_hostname(host))
     except ValueError:
         return False
+    return True
+
+
+def _hostname(host: str) -> str:
+    """Without its port; empty if it is none."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
 
 
 def _port(scope: Scope) -> int | None:

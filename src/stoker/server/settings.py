@@ -23,7 +23,8 @@ _CLOUD_REGION = re.compile(
 )
 
 
-_OF_RAY = ("address", "python", "node_python", "home", "placement", "resources", "autoscale", "max_nodes")
+_OF_RAY = ("address", "python", "node_python", "home", "placement", "resources", "autoscale", "max_nodes", "server_url")
+_LISTEN = r"^(?:\[[0-9a-fA-F:]+\]|[0-9.]+|localhost):\d{1,5}$"
 
 
 class PoolConfig(Model):
@@ -38,6 +39,7 @@ class PoolConfig(Model):
     resources: dict[str, Amount] = {}
     autoscale: bool = False
     max_nodes: Annotated[int, Field(ge=1)] | None = None
+    server_url: str | None = None
     cpus: Amount | None = None
     memory_gb: Amount | None = None
     gpus: Amount | None = None
@@ -72,6 +74,7 @@ class Config(Model):
 
     pools: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")], PoolConfig] = {}
     default_pool: str | None = None
+    listen: Annotated[str, Field(pattern=_LISTEN)] | None = None
     server_url: str | None = None
     idle_exit_s: Annotated[float, Field(gt=0)] = 900.0
     max_package_bytes: Annotated[int, Field(gt=0)] = 1 << 30
@@ -84,6 +87,7 @@ class Settings(Model):
 
     pools: dict[str, Pool]
     default_pool: str
+    listen: str | None = None  # ADDRESS:PORT, for those who need it from other hosts; none is loopback, a free port
     server_url: str | None = None  # as the nodes of clusters see this server
     idle_exit_s: float
     max_package_bytes: int
@@ -108,6 +112,7 @@ def load_settings(path: Path, *, capacity: Callable[[], Share]) -> Settings:
     return Settings(
         pools={name: _pool(name, pool, machine, config.server_url) for name, pool in pools.items()},
         default_pool=default,
+        listen=config.listen,
         server_url=config.server_url,
         idle_exit_s=config.idle_exit_s,
         max_package_bytes=config.max_package_bytes,
@@ -171,7 +176,7 @@ def _ray(config: PoolConfig, server_url: str | None) -> RayPool | None:
         home=config.home,
         placement=config.placement,
         resources=config.resources,
-        server_url=server_url,
+        server_url=config.server_url or server_url,
     )
 
 

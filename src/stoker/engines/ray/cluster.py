@@ -323,8 +323,8 @@ class Cluster:
         ]
         if away and any(name in server.get("url", "") for name in ("//127.", "//localhost", "//[::1]")):
             raise ClusterError(
-                f"Node {away[0]} cannot reach the server, which listens on {server['url']} alone."
-                " Set server_url in config.toml to an address that the nodes can reach, and start the server there."
+                f"Node {away[0]} cannot reach the server at {server['url']}. Have it listen where nodes can reach it:"
+                ' listen = "ADDRESS:PORT" in config.toml (and server_url, if they see it elsewhere), then restart it.'
             )
 
     def _server(self) -> dict[str, Any]:
