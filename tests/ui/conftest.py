@@ -1,7 +1,9 @@
-"""A real server and a real Chromium: what a person sees."""
+"""A real server, real jobs on it and a real Chromium: what a person sees.
+
+All of it is started once for the folder, and ended with it: while Playwright's loop runs, no other test could have one.
+"""
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -9,21 +11,32 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stoker.client import Client
 from stoker.home import Home, ServerAddress
+from stoker.schema.registry import NewModel, NewVersion
 from tests.processes import kill_all_with_environment, wait_until
+from tests.ui.chromium import find_chromium
+from tests.ui.demo import submit_job, submit_search, write_demo
 
 try:
-    from playwright.sync_api import Browser, Page, sync_playwright
+    from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 except ImportError:
     sync_playwright = None
 
-CHROMIUM = shutil.which("chromium")
+HERE = Path(__file__).parent
 WAIT_MS = 60_000
+MISSING = "the page is not tested: it takes Debian's chromium (apt install chromium) and pip install playwright"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """These go first: xdist deals the first tests out in long runs, so that one worker starts a server and a browser.
+    At the end it deals them in twos, and every worker would start its own."""
+    items.sort(key=lambda item: HERE not in item.path.parents)
 
 
 @dataclass
@@ -58,7 +71,7 @@ class Site:
         self.process.wait()
 
     def client(self) -> Client:
-        return Client(self.address)
+        return Client(self.address, home=self.home)
 
     def submit(self, name: str, *command: str, **more: Any) -> None:
         """A job that runs this command, as `POST /jobs` takes it."""
@@ -78,8 +91,8 @@ class Site:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0 and self.home.server() is not None
 
 
-@pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+@pytest.fixture(scope="package")
+def site(browser: "Browser", tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     home = Home(tmp_path_factory.mktemp("ui") / "home").make()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -92,14 +105,41 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     kill_all_with_environment("STOKER_RUN_DIR", str(home.root), prefix=True)
 
 
-@pytest.fixture(scope="session")
-def browser() -> Iterator["Browser"]:
-    if sync_playwright is None or CHROMIUM is None:
-        pytest.skip(
-            "the page is not tested: it takes Debian's chromium (apt install chromium) and pip install playwright"
-        )
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """Jobs that have ended: a search, one alone, one that failed."""
+
+    project: Path
+    search: str
+    single: str
+    failed: str
+
+
+@pytest.fixture(scope="package")
+def demo(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    project = write_demo(tmp_path_factory.mktemp("demo") / "project")
+    found = Demo(
+        project,
+        submit_search(site.home, project, "hunt", trials=12),
+        submit_job(site.home, project, "alone_1"),
+        submit_job(site.home, project, "broken_1", "fails"),
+    )
+    with site.client() as client:
+        for name in (found.search, found.single, found.failed):
+            client.wait(name, timeout_s=120)
+        client.create_model(NewModel(name="taxi", description="What alone_1 learned."))
+        client.create_version("taxi", NewVersion(job=found.single, checkpoint=client.checkpoints(found.single)[0].path))
+    return found
+
+
+@pytest.fixture(scope="package")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Browser"]:
+    own = tmp_path_factory.getbasetemp()
+    chromium = find_chromium(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own)
+    if sync_playwright is None or chromium is None:
+        pytest.skip(MISSING)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         yield browser
         browser.close()
 
@@ -117,22 +157,35 @@ def seen() -> Seen:
     return Seen()
 
 
-@pytest.fixture
-def page(browser: "Browser", site: Site, seen: Seen) -> Iterator["Page"]:
-    """Signed in, at the list of jobs, at 1280 px."""
+@pytest.fixture(scope="package")
+def signed_in(browser: "Browser", site: Site) -> Iterator["BrowserContext"]:
+    """A browser with the cookie; one for all, so that it loads the page's code once, as a person's does."""
     context = browser.new_context(
         viewport={"width": 1280, "height": 800}, color_scheme="light", reduced_motion="reduce"
     )
     context.set_default_timeout(WAIT_MS)
-    page = context.new_page()
+    context.request.get(f"{site.url}/?token={site.address.token}", max_redirects=0)
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def page(signed_in: "BrowserContext", seen: Seen) -> Iterator["Page"]:
+    """A new tab, signed in, at 1280 px, on no page yet."""
+    page = signed_in.new_page()
     page.on("pageerror", lambda error: seen.errors.append(str(error)))
     # A browser also reports answers that are no 2xx there; what the page does with them is for tests to see.
     page.on("console", lambda said: seen.errors.append(said.text) if _is_violation(said.text) else None)
     page.on("request", lambda request: seen.requests.append(request.url))
-    page.goto(f"{site.url}/?token={site.address.token}")
-    page.locator("#live[data-status=live]").wait_for()
     yield page
-    context.close()
+    page.close()
+
+
+def open_jobs(page: "Page", site: Site) -> "Page":
+    """At the list of jobs, live."""
+    page.goto(site.url)
+    page.locator("#live[data-status=live]").wait_for()
+    return page
 
 
 def _is_violation(text: str) -> bool:

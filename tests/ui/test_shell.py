@@ -12,12 +12,18 @@ import pytest
 import stoker.server as stoker_server
 from stoker.server.files import files_of_page, imported
 from tests.e2e.command import stoker, submit, write_package
-from tests.ui.conftest import WAIT_MS, Seen, Site
+from tests.ui.conftest import WAIT_MS, Seen, Site, open_jobs
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the page is not tested: pip install playwright")
 Browser, Page, expect = playwright.Browser, playwright.Page, playwright.expect
 expect.set_options(timeout=WAIT_MS)
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def page(page: "Page", site: Site) -> "Page":
+    return open_jobs(page, site)
+
 
 SCRIPT = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
 MAX_CODE_BYTES = 80 << 10

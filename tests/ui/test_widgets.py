@@ -7,12 +7,17 @@ from typing import Any
 import pytest
 
 from tests.processes import wait_until
-from tests.ui.conftest import WAIT_MS, Seen
+from tests.ui.conftest import WAIT_MS, Seen, Site, open_jobs
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the page is not tested: pip install playwright")
 Page, expect = playwright.Page, playwright.expect
 expect.set_options(timeout=WAIT_MS)
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def page(page: "Page", site: Site) -> "Page":
+    return open_jobs(page, site)
 
 
 def run(page: "Page", code: str) -> Any:
@@ -66,7 +71,7 @@ def test_line_chart_zooms_by_drag_grows_and_is_saved_as_text(page: "Page", seen:
         main.replaceChildren(chart.element, chart.legend, chart.saveButton());""",
     )
     canvas = page.locator("canvas")
-    expect(canvas).to_have_attribute("aria-label", "loss: 2 lines over step, lowest 5.00e−6 in <b>a</b>.")
+    expect(canvas).to_have_attribute("aria-label", "loss: 2 lines over step, lowest 5e−6 in <b>a</b>.")
     box = canvas.bounding_box()
     assert box is not None
 

@@ -53,7 +53,7 @@ async function show() {
   takeSearch(null);
   if (!found) {
     setTitle("Not found", [["Not found"]]);
-    fill(main, empty("No such page", `Nothing is at ${location.pathname}.`));
+    fill(main, h("h1", { class: "sr" }, "Not found"), empty("No such page", `Nothing is at ${location.pathname}.`));
     return;
   }
   fill(main, loading());

@@ -1,11 +1,11 @@
 // Lines over steps, epochs or time: smoothing, log axes, zoom, hover across all of them, and points that keep coming.
 
 import { h, settled } from "../core/dom.js";
-import { duration, number, whole } from "../core/format.js";
+import { duration, number, roundDuration, whole } from "../core/format.js";
 import { color, seriesStyle } from "../core/theme.js";
 import { bestSoFar, lowerBound, minMax, nearest, smooth } from "./decimate.js";
 import { Frame, axes, segment } from "./frame.js";
-import { extent, fit, linear, log } from "./scale.js";
+import { durationTicks, extent, fit, linear, log } from "./scale.js";
 
 const TIP_ROWS = 12;
 const hovering = new Map(); // group -> charts that show the same x
@@ -16,7 +16,8 @@ const hovering = new Map(); // group -> charts that show the same x
  *   chart.setSeries([{id, name, kind?: "train" | "validation", xs: {step: [], epoch: [], time: []} or [], ys: [], style?: number,
  *      color?, dash?, faint?}])     xs sorted, as long as ys; ys may hold NaN
  *   chart.append(id, xs, ys)       xs of the shape of the series'; a point that is already there (x not greater) is left out
- *   chart.set({x, smooth: 0…0.99, logX, logY, best: null | "min" | "max", zoom: null | [from, to], hidden: Set})
+ *   chart.set({x, smooth: 0…0.99, logX, logY, best: null | "min" | "max", zoom: null | [from, to], hidden: Set,
+ *      zero: the vertical axis begins at 0})
  *   onZoom([from, to] | null)      zoom by drag, back by double click; ask the server for finer points there
  *   onHover?(x)                    charts of one `group` show the same x together
  */
@@ -89,7 +90,8 @@ class LineChart extends Frame {
     const [xScale, yScale] = this.#scales(lines, box);
     this.box = box;
     this.scales = [xScale, yScale];
-    axes(pen, box, xScale, yScale, { xLabel: this.xLabel ?? this.state.x, xFormat: this.#xFormat() });
+    axes(pen, box, xScale, yScale, { xLabel: this.xLabel ?? this.state.x, xFormat: this.#xFormat({ tick: true }),
+      xTicks: this.state.x === "time" && !this.state.logX ? durationTicks(xScale.low, xScale.high, Math.max(2, Math.floor((box.right - box.left) / 96))) : null });
     pen.save();
     pen.beginPath();
     pen.rect(box.left, box.top, box.right - box.left, box.bottom - box.top);
@@ -135,7 +137,7 @@ class LineChart extends Frame {
       return zoom ? ys.slice(Math.max(0, lowerBound(xs[at], low) - 1), lowerBound(xs[at], high) + 1) : ys;
     });
     const [bottom, top] = extent(parts, { positive: logY });
-    return [xScale, fit(bottom, top, { start: box.bottom, end: box.top, logAxis: logY })];
+    return [xScale, fit(this.state.zero && bottom > 0 ? 0 : bottom, top, { start: box.bottom, end: box.top, logAxis: logY })];
   }
 
   #paintLine(pen, one, box, many) {
@@ -195,8 +197,8 @@ class LineChart extends Frame {
     pen.fillText(words, (box.left + box.right) / 2, (box.top + box.bottom) / 2);
   }
 
-  #xFormat() {
-    if (this.state.x === "time") return (value) => duration(value);
+  #xFormat({ tick = false } = {}) {
+    if (this.state.x === "time") return tick ? roundDuration : duration;
     return (value) => (Number.isInteger(value) ? whole(value) : number(value));
   }
 

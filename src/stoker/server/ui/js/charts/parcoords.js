@@ -7,7 +7,7 @@ import { extent, fit } from "./scale.js";
 
 /**
  * parcoords({name, onBrush?(ranges, kept)}) -> chart
- *   chart.setData({axes: [{id, name, log?}], rows: [{id: value}], color: id of the axis that colours, down?: less is better})
+ *   chart.setData({axes: [{id, name, log?, category?}], rows: [{id: value}], color: id of the axis that colours, down?: less is better})
  *   chart.setBrush({id: [low, high], id2: ["a", "b"]})   the same shape as `ranges`; fits(row, ranges) tells for any row
  */
 export function parcoords(options) { return new ParallelCoordinates(options); }
@@ -42,8 +42,8 @@ class ParallelCoordinates extends Frame {
     this.down = down;
     this.axes = axes.map((axis) => {
       const values = rows.map((row) => row[axis.id]);
-      const words = values.some((value) => typeof value === "string" || typeof value === "boolean" || (value !== null && typeof value === "object"))
-        ? [...new Set(values.filter((value) => value !== null && value !== undefined).map(String))].sort() : null;
+      const apart = axis.category || values.some((value) => typeof value === "string" || typeof value === "boolean" || (value !== null && typeof value === "object"));
+      const words = apart ? inOrder(values.filter((value) => value !== null && value !== undefined)) : null;
       return { ...axis, words, range: words ? [0, Math.max(words.length - 1, 1)] : extent([values], { positive: axis.log }) };
     });
     this.redraw();
@@ -112,16 +112,25 @@ class ParallelCoordinates extends Frame {
     pen.stroke();
   }
 
+  #paintTitles(pen, top) {
+    const room = (this.axes[1]?.x - this.axes[0]?.x || this.width) - 10;
+    const titles = this.axes.map((axis) => axis.name + (axis.log ? " (log)" : ""));
+    const crowded = titles.some((title) => pen.measureText(title).width > room); // then in two rows
+    pen.fillStyle = color("text");
+    pen.textAlign = "center";
+    pen.textBaseline = "bottom";
+    this.axes.forEach((axis, at) => {
+      const title = trimmed(pen, titles[at], crowded ? 2 * room : room), half = pen.measureText(title).width / 2;
+      pen.fillText(title, Math.min(Math.max(axis.x, half + 4), this.width - half - 4), top - (crowded && at % 2 === 0 ? 24 : 10));
+    });
+  }
+
   #paintAxes(pen, top, bottom) {
+    this.#paintTitles(pen, top);
     this.axes.forEach((axis, at) => {
       pen.strokeStyle = color("strong-line");
       pen.lineWidth = 1;
       segment(pen, axis.x, top, axis.x, bottom);
-      pen.fillStyle = color("text");
-      pen.textAlign = at === 0 ? "left" : at === this.axes.length - 1 ? "right" : "center";
-      pen.textBaseline = "bottom";
-      const x = at === 0 ? 4 : at === this.axes.length - 1 ? axis.x + 42 : axis.x;
-      pen.fillText(short(axis.name, 18) + (axis.log ? " (log)" : ""), x, top - 18 + (at % 2 ? 0 : 4));
       pen.textAlign = "center";
       const ticks = axis.words ? axis.words.map((word, index) => [index, short(word, 12)]) : axis.scale.ticks(4).map((tick) => [tick, number(tick, 3)]);
       for (const [value, text] of ticks.slice(0, 12)) {
@@ -207,6 +216,14 @@ class ParallelCoordinates extends Frame {
     const y = Math.min(Math.max(middle, top + third / 2), bottom - third / 2);
     this.#brushed({ ...this.ranges, [axis.id]: [axis.scale.from(y + third / 2), axis.scale.from(y - third / 2)] });
   }
+}
+
+const inOrder = (values) => [...new Set(values.every((value) => typeof value === "number") ? [...values].sort((a, b) => a - b) : values.map(String).sort())].map(String);
+
+function trimmed(pen, text, room) {
+  let shown = text;
+  while (shown.length > 2 && pen.measureText(shown).width > room) shown = `${shown.slice(0, -2)}…`;
+  return shown;
 }
 
 const short = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);

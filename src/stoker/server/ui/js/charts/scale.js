@@ -45,6 +45,15 @@ export function linearTicks(low, high, count = 5) {
   return ticks;
 }
 
+const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
+
+/** Ticks at whole minutes, hours and days rather than at 50, 100 and 150 seconds. */
+export function durationTicks(low, high, count = 5) {
+  const step = STEPS_S.find((one) => (high - low) / one <= count);
+  if (!step || high - low < 4) return linearTicks(low, high, count);
+  return Array.from({ length: Math.floor(high / step) - Math.ceil(low / step) + 1 }, (_, at) => (Math.ceil(low / step) + at) * step);
+}
+
 export function logTicks(low, high, count = 5) {
   const from = Math.floor(Math.log10(low)), to = Math.ceil(Math.log10(high));
   if (to - from <= 1) return linearTicks(low, high, count).filter((tick) => tick > 0);

@@ -9,7 +9,7 @@ import { extent, fit } from "./scale.js";
 /**
  * scatterChart({name, xName, yName, colorName?, logX?, logY?, onPick?(index)}) -> chart
  *   chart.setPoints({xs, ys, colors?: numbers, labels?: strings, faint?: Set of indexes})
- *   chart.set({logX, logY}). Text values of xs get a place each, in the order they come.
+ *   chart.set({logX, logY}). Text values of xs get a place each.
  */
 export function scatterChart(options) { return new ScatterChart(options); }
 
@@ -24,7 +24,7 @@ class ScatterChart extends Frame {
   }
 
   setPoints(points) {
-    this.words = points.xs.some((x) => typeof x === "string") ? [...new Set(points.xs.map(String))] : null;
+    this.words = points.xs.some((x) => typeof x === "string") ? [...new Set(points.xs.map(String))].sort((a, b) => a.localeCompare(b, "en", { numeric: true })) : null;
     const xs = this.words ? points.xs.map((x) => this.words.indexOf(String(x))) : points.xs;
     this.points = { ...points, xs, given: points.xs };
     this.picked = -1;

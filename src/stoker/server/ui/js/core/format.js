@@ -13,7 +13,7 @@ export function number(value, digits = 4) {
   if (!Number.isFinite(given)) return given > 0 ? "∞" : "−∞";
   const size = Math.abs(given);
   if (size === 0) return "0";
-  if (size < 1e-3 || size >= 1e9) return given.toExponential(Math.min(digits - 1, 2)).replace("e+", "e").replace("-", "−").replace("e-", "e−");
+  if (size < 1e-3 || size >= 1e9) return given.toExponential(Math.min(digits - 1, 2)).replace(/\.?0*e\+?/, "e").replace("-", "−").replace("e-", "e−");
   if (Number.isInteger(given) || size >= 10 ** (digits - 1)) return WHOLE.format(given).replace("-", "−");
   return String(Number(given.toPrecision(digits))).replace("-", "−");
 }
@@ -46,6 +46,9 @@ export function duration(seconds) {
   if (s < 86400) return `${Math.floor(s / 3600)} h ${two((s % 3600) / 60)} min`;
   return `${Math.floor(s / 86400)} d ${two((s % 86400) / 3600)} h`;
 }
+
+/** 0, 30 s, 5 min, 1 h 30 min: of a tick, without the zeros that `duration` ends in. */
+export const roundDuration = (seconds) => (seconds === 0 ? "0" : duration(seconds).replace(/^(\d+)\.0 s/, "$1 s").replace(/ 00 (s|min|h)$/, ""));
 
 /** "just now", "5 min ago", "3 d ago"; `now` and `time` in seconds since 1970. */
 export function ago(time, now = Date.now() / 1000) {

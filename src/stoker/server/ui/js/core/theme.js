@@ -47,10 +47,11 @@ export function seriesStyle(index) {
 
 const VIRIDIS = ["#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725"];
 
-/** 0…1 to a colour of a sequential scale that also colour-blind people can order. */
+/** 0…1 to a colour of a sequential scale that also colour-blind people can order; 1 stands out most, in either theme. */
 export function sequential(share) {
   if (!Number.isFinite(share)) return color("idle");
-  const at = Math.min(Math.max(share, 0), 1) * (VIRIDIS.length - 1);
+  const given = Math.min(Math.max(share, 0), 1);
+  const at = (dark.value ? 0.1 + 0.9 * given : 0.9 * (1 - given)) * (VIRIDIS.length - 1); // yellow is for the dark
   const low = Math.min(Math.floor(at), VIRIDIS.length - 2), part = at - low;
   const mix = (from) => {
     const [a, b] = [VIRIDIS[low], VIRIDIS[low + 1]].map((text) => parseInt(text.slice(from, from + 2), 16));

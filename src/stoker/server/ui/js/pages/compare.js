@@ -18,6 +18,7 @@ export async function mount(root, ctx) {
   const page = { ctx, view: null, live: new Set() };
   const again = () => show(root, page);
   ctx.onLeave(() => page.view?.close());
+  ctx.live(["jobs"], {}); // for the pill in the top bar, while there is no run to follow
   await again();
   return again;
 }
@@ -84,7 +85,8 @@ async function readSeries(runs, axis, signal) {
 
 /** What each run was given, by section and name. */
 export function parameters({ job, trial }) {
-  const { name: _name, hparams: _own, search: _search, labels, ...spec } = job.spec;
+  const { name: _name, hparams: _own, search: _search, labels, package: code, ...rest } = job.spec;
+  const spec = { ...(code ? { package: code.slice(0, 12) } : {}), ...rest };
   return { ...flatten(trial.hparams, "hparams."), ...flatten(labels, "labels."), ...flatten(spec) };
 }
 
@@ -104,7 +106,7 @@ function differences(found, leave) {
     const rows = whole ? names : names.filter((name) => differ.has(name));
     fill(place, h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Parameters" }, h("table", { class: "plain-table compare" },
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, ""), found.map((run, at) => column(run, at, leave)))),
-      h("tbody", {}, row("state", found.map((run) => stateMark(run.trial.state))), metrics.map((name) => row(name, found.map((run) => number(run.trial.metrics[name])), "num")),
+      h("tbody", {}, row("state", found.map((run) => stateMark(run.trial.state))), metrics.map((name) => row(name, found.map((run) => number(run.trial.metrics[name])))),
         rows.map((name) => row(name, all.map((one) => plain(one[name])), differ.has(name) && found.length > 1 ? "differs" : ""))))),
       found.length > 1 && !differ.size && h("p", { class: "muted body" }, "They were given exactly the same."));
   };
@@ -120,4 +122,4 @@ function column(run, at, leave) {
     h("button", { type: "button", class: "icon plain", "aria-label": `Leave out ${run.name}`, title: "Leave it out", onclick: () => leave(run.name) }, "✕"));
 }
 
-const row = (name, cells, kind = "") => h("tr", { class: kind === "differs" ? kind : "" }, h("th", { scope: "row" }, name), cells.map((cell) => h("td", { class: kind === "num" ? kind : "" }, cell)));
+const row = (name, cells, kind = "") => h("tr", { class: kind === "differs" ? kind : "" }, h("th", { scope: "row" }, name), cells.map((cell) => h("td", { title: typeof cell === "string" ? cell : "" }, cell)));

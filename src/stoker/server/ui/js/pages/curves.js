@@ -83,11 +83,12 @@ class Curves {
       for (const [name, list] of lines) all.set(name, [...(all.get(name) ?? []), ...list]);
     }
     this.#drawTools();
+    this.tools.hidden = !all.size;
     const names = [...all.keys()].sort((a, b) => (b === this.first) - (a === this.first)).filter((name) => !this.only || this.only === name).slice(0, MOST_CHARTS);
     if (!names.length) {
       for (const { chart } of this.charts.values()) chart.close();
       this.charts.clear();
-      fill(this.grid, h("div", { class: "card wide" }, empty("No metrics yet", "Code reports them with ctx.report(step, loss=…); they appear here at once.")));
+      fill(this.grid, h("div", { class: "card wide" }, empty("No metrics so far", "Code reports them with ctx.report(step, loss=…); they appear here at once.")));
       return;
     }
     for (const [name, { chart, element }] of this.charts) if (!all.has(name)) { chart.close(); element.remove(); this.charts.delete(name); }
@@ -103,7 +104,7 @@ class Curves {
     const best = this.state.best && (name === this.first ? this.goal : up ? "max" : "min");
     entry.chart.set({ ...this.state, best });
     entry.chart.setSeries(lines);
-    const runs = new Set(lines.map((line) => line.trial)).size;
+    const runs = new Set(lines.map((line) => `${line.job}/${line.trial}`)).size;
     entry.sub.textContent = runs > 1 ? `${runs} runs` : "";
   }
 

@@ -11,7 +11,7 @@ import { showCode } from "./code.js";
 import { curves } from "./curves.js";
 import { showConfig } from "./job_config.js";
 import { jobHeader } from "./job_header.js";
-import { body, card } from "./parts.js";
+import { card, table } from "./parts.js";
 import { searchOverview } from "./search.js";
 import { savedModels } from "./saved_models.js";
 
@@ -29,7 +29,7 @@ export async function mount(root, ctx) {
   const page = { job: null, view: null, path, ctx };
   const job = resource((signal) => get(path, { signal }), async (found, { error, at }) => {
     notice.show(error, { retry: job.load, at });
-    if (!found) return void fill(head);
+    if (!found) return void fill(head, h("h1", {}, name));
     page.job = found;
     await showHead(head, page, job.load);
     if (!place.firstChild) showTabs(place, page);
@@ -101,10 +101,9 @@ function checkpoints(panel, { job, path, ctx }) {
 
 /** The attempts at a trial, and why each ended. */
 export function runsCard(trial) {
-  const rows = (trial?.runs ?? []).map((run) => h("tr", {}, h("td", {}, String(run.attempt)), h("td", {}, stateMark(run.state)),
-    h("td", {}, run.message || run.exit?.message || ""), h("td", {}, h("code", {}, run.directory))));
-  return card({ title: "Runs", sub: "attempts at it, oldest first", wide: true, name: "runs" }, body(h("table", { class: "plain-table" },
-    h("thead", {}, h("tr", {}, ["Attempt", "State", "Why it ended", "Directory"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, rows))));
+  const rows = (trial?.runs ?? []).map((run) => [String(run.attempt), stateMark(run.state), run.message || run.exit?.message || "", run.directory]);
+  const head = [{ name: "Attempt", num: true }, "State", "Why it ended", { name: "Directory", kind: "path" }];
+  return card({ title: "Runs", sub: "attempts at it, oldest first", wide: true, name: "runs" }, table("Runs", head, rows));
 }
 
 export const backTo = (job) => [["Jobs", "/"], [job, jobPath(job)]];

@@ -6,7 +6,7 @@ import { failure } from "../widgets/states.js";
 
 /** {element, set(history of a pool), fail(error)}; closed with the page. */
 export function historyChart(ctx, name) {
-  const chart = lineChart({ name: `${name} in use`, x: "time", size: "short", xLabel: "since the first point" });
+  const chart = lineChart({ name: `${name} in use`, x: "time", size: "short", zero: true, xLabel: "since the first point" });
   const problem = h("div", {});
   ctx.onLeave(() => chart.close());
   return {

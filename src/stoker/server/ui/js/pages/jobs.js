@@ -108,7 +108,7 @@ function jobTable(onSelect) {
     columns: [
       { id: "name", title: "Job", width: "minmax(170px, 2.4fr)", value: (job) => job.id, cell: nameCell },
       { id: "state", title: "State", width: "minmax(130px, 1.6fr)", value: (job) => job.state, cell: stateCell },
-      { id: "progress", title: "Progress", width: "minmax(100px, 1fr)", value: (job) => job.progress, cell: progressCell },
+      { id: "progress", title: "Progress", width: "minmax(118px, 1fr)", value: (job) => job.progress, cell: progressCell },
       { id: "best", title: "Best metric", width: "minmax(110px, 1.1fr)", value: (job) => bestOf(job)?.value ?? null, cell: bestCell },
       { id: "trials", title: "Trials", num: true, width: "64px", value: (job) => job.search?.trials ?? 1 },
       { id: "age", title: "Submitted", width: "96px", value: (job) => job.created, cell: (job) => timeAgo(job.created) },

@@ -37,7 +37,7 @@ class Log {
     this.view = logview({ label: `Log of ${name}`, follow: !query.get("line"), read: (from, count, signal) => this.#read(from, count, signal),
       onFollow: (on) => { this.followBox.checked = on; }, onLine: (n) => query.set({ line: n }) });
     this.again = settled(() => this.#count(), LOOK_AGAIN_MS);
-    this.element = h("div", { class: "stack log-page" }, this.#tools(), this.notice.element, h("section", { class: "card log-card", "aria-label": "Log" }, this.view.element));
+    this.element = h("div", { class: "stack log-page" }, h("h1", { class: "sr" }, `Log of ${name}`), this.#tools(), this.notice.element, h("section", { class: "card log-card", "aria-label": "Log" }, this.view.element));
     ctx.key("f", "Follow the log", () => this.view.setFollow(!this.view.following));
     ctx.live([`logs:${name}`], { log: () => this.again(), resync: () => this.again() });
   }

@@ -21,10 +21,11 @@ export async function mountModel(root, ctx) {
       const [model, { versions }] = await Promise.all([get(path, { signal: ctx.signal }), get(`${path}/versions`, { signal: ctx.signal })]);
       show(root, model, versions, { path, read });
     } catch (error) {
-      if (error.name !== "AbortError") fill(root, failure(error, { retry: read }));
+      if (error.name !== "AbortError") fill(root, h("h1", {}, name), failure(error, { retry: read }));
     }
   };
   await read();
+  ctx.live(["jobs"], {}); // what is typed into the form stays; only the pill in the top bar listens
   return read;
 }
 
@@ -42,7 +43,7 @@ function show(root, model, versions, { path, read }) {
       versionsCard(versions, chosen, choose),
       detailCard(model, chosen, { path, read }),
       lineageCard(chosen),
-      card({ title: "Metrics", sub: chosen.name }, body(valuesTable(chosen.card.metrics, "Metrics"))),
+      card({ title: "Metrics", sub: chosen.name }, valuesTable(chosen.card.metrics, "Metrics")),
       predictCard(model, chosen)));
 }
 

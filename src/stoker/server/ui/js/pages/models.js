@@ -16,10 +16,12 @@ export async function mount(root, ctx) {
     try {
       show(root, ctx, (await get("/models", { signal: ctx.signal })).models);
     } catch (error) {
-      if (error.name !== "AbortError") fill(root, failure(error, { retry: read }));
+      if (error.name !== "AbortError") fill(root, h("h1", {}, "Models"), failure(error, { retry: read }));
     }
   };
   await read();
+  let fresh = true; // it was read just now
+  ctx.live(["jobs"], { resync: () => { if (!fresh) read(); fresh = false; } });
   return read;
 }
 

@@ -42,7 +42,7 @@ export function valuesTable(values, caption) {
   if (!rows.length) return h("p", { class: "muted" }, "None.");
   return h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": caption },
     h("table", { class: "plain-table" },
-      h("tbody", {}, rows.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, plain(value)))))));
+      h("tbody", {}, rows.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { title: typeof value === "number" ? String(value) : "" }, plain(value)))))));
 }
 
 /** A labelled choice of one of `[[value, word], …]`; `act(value)` when it changes. */

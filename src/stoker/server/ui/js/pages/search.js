@@ -31,7 +31,7 @@ class Search {
     this.byNumber = new Map();
     this.where = parseWhere(query.get("where"));
     this.notice = notices();
-    this.chips = h("div", { class: "row", "aria-live": "polite" });
+    this.chips = h("div", { class: "row", "aria-live": "polite", hidden: true });
     this.curves = curves({ read: (axis) => this.#readCurves(axis), label: (_, trial) => `trial ${trial}`, style: (_, trial) => Math.max(this.best?.indexOf(trial) ?? 0, 0), first: family(this.metric), goal: this.maximize ? "max" : "min" });
     this.parallel = parallelPlot({ metric: this.metric, maximize: this.maximize, space: this.spec.space, brushed: (where) => this.#narrow(where) });
     this.scatter = scatterPlot({ metric: this.metric, space: this.spec.space, open: (trial) => go(trialPath(job.id, trial)) });
@@ -135,6 +135,7 @@ class Search {
     this.table.setFilter(kept.length === this.rows.length ? null : fits);
     this.scatter.set(kept, this.names ?? []);
     this.count.textContent = kept.length === this.rows.length ? `${whole(kept.length)}` : `${whole(kept.length)} of ${whole(this.rows.length)}`;
+    this.chips.hidden = !this.where.size;
     fill(this.chips, [...this.where].map(([name, condition]) => h("span", { class: "chip where" }, describe(name, condition),
       h("button", { type: "button", class: "icon plain", "aria-label": `Forget ${name}`, onclick: () => this.#forget([name]) }, "✕"))),
     this.where.size ? h("button", { type: "button", onclick: () => this.#forget([...this.where.keys()]) }, "Show all trials") : null);
@@ -180,5 +181,6 @@ class Search {
 /** A trial that the search stopped says so; the others say their state. */
 export function endOf(row) {
   if (row.stopped?.startsWith("pruned")) return "stopped";
+  if (row.stopped?.startsWith("finished")) return row.state; // told to stop, but at the last rung
   return row.outcome && row.outcome !== "completed" ? row.outcome : row.state;
 }

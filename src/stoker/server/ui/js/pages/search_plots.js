@@ -22,7 +22,7 @@ export function parallelPlot({ metric, maximize, space, brushed }) {
     tools: [chart.saveButton()],
     set(rows, names, where) {
       const shown = byObjective(rows, maximize).slice(0, MOST_LINES);
-      const axes = names.slice(0, MOST_AXES).map((name) => ({ id: name, name, log: scaleOf(name, space, rows) === "log" }));
+      const axes = names.slice(0, MOST_AXES).map((name) => ({ id: name, name, log: scaleOf(name, space, rows) === "log", category: scaleOf(name, space, rows) === "category" }));
       chart.setData({
         axes: [...axes, { id: OBJECTIVE, name: metric }], color: OBJECTIVE, down: !maximize,
         rows: shown.map((row) => ({ ...row.hparams, [OBJECTIVE]: row.objective })),
@@ -62,7 +62,8 @@ export function scatterPlot({ metric, space, open }) {
     const shown = rows.filter((row) => typeof read(row, y) === "number" && read(row, x) !== null);
     const colors = shown.map((row) => read(row, by));
     chart.numbers = shown.map((row) => row.number);
-    const plainX = (value) => (typeof value === "number" ? value : String(value));
+    const apart = scaleOf(x, space, rows) === "category";
+    const plainX = (value) => (typeof value === "number" && !apart ? value : String(value));
     chart.setPoints({ xs: shown.map((row) => plainX(read(row, x))), ys: shown.map((row) => read(row, y)), labels: shown.map((row) => `trial ${row.number}`),
       ...(colors.every((value) => typeof value === "number") ? { colors } : {}) });
     drawTools(x, y, by);

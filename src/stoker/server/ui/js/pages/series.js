@@ -24,7 +24,7 @@ export function families(found, { axis, label = () => "", style = null }) {
     if (!all.has(name)) all.set(name, []);
     const kind = kindOf(one.group, one.name);
     const words = [label(one.trial), kind === "validation" ? "validation" : "train"].filter(Boolean);
-    all.get(name).push({ id: idOf(found.job, one), trial: one.trial, name: words.join(" · "), kind, xs: { [axis]: xs }, ys: one.y.map(finite),
+    all.get(name).push({ id: idOf(found.job, one), job: found.job, trial: one.trial, name: words.join(" · "), kind, xs: { [axis]: xs }, ys: one.y.map(finite),
       ...(style ? { style: style(one.trial) } : {}) });
   }
   return all;

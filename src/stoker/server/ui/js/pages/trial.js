@@ -29,7 +29,7 @@ export async function mount(root, ctx) {
   const page = { name, number: trial, path, ctx, job: null, trial: null, view: null };
   const both = resource((signal) => readBoth(page, signal), (found, { error, at }) => {
     notice.show(error, { retry: both.load, at });
-    if (!found) return void fill(head);
+    if (!found) return void fill(head, h("h1", {}, `Trial ${trial}`));
     [page.job, page.trial] = found;
     fill(head, trialHead(page));
     if (!place.firstChild) showTabs(place, page);
@@ -107,7 +107,7 @@ function system(panel, page) {
 
 function showUse(charts, grid, name, lines) {
   if (!charts.has(name)) {
-    const chart = lineChart({ name: SYSTEM[name] ?? name, x: "time", group: "system", size: "short" });
+    const chart = lineChart({ name: SYSTEM[name] ?? name, x: "time", group: "system", size: "short", zero: true });
     const most = h("span", {});
     charts.set(name, { chart, most });
     grid.append(card({ title: SYSTEM[name] ?? name, sub: most, tools: [chart.saveButton()] }, chart.element, chart.legend));

@@ -43,12 +43,15 @@ export function lastFailure(job, only = null) {
   return found;
 }
 
+const NAMES = { tpe: "TPE", gp: "GP", cmaes: "CMA-ES", asha: "ASHA", pbt: "PBT" };
+const named = (word) => NAMES[word] ?? word;
+
 /** What is being done, in one line: `trainer.task`, `python fit.py`, `tpe search of 40 trials of trainer.task`. */
 export function whatRuns(job) {
   const { spec } = job;
   const what = spec.module ?? (spec.command ?? []).join(" ");
   if (!spec.search) return what;
   const { sampler, stopping, max_trials: most } = spec.search;
-  const stopped = stopping?.name && stopping.name !== "none" ? `, stopped early by ${stopping.name}` : "";
-  return `${sampler?.name ?? "random"} search${most ? ` of ${most} trials` : ""} of ${what}${stopped}`;
+  const stopped = stopping?.name && stopping.name !== "none" ? `, stopped early by ${named(stopping.name)}` : "";
+  return `${named(sampler?.name ?? "random")} search${most ? ` of ${most} trials` : ""} of ${what}${stopped}`;
 }
