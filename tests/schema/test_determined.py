@@ -139,6 +139,13 @@ def test_slots_of_a_plain_entrypoint_are_all_its_one_process_has() -> None:
     assert not _spec("entrypoint: python3 train.py\nresources: {slots_per_trial: 0}").resources.slot_is_gpu
 
 
+def test_single_node_is_kept_and_no_longer_ignored() -> None:
+    text = "entrypoint: python3 train.py\nresources: {slots_per_trial: 2, is_single_node: true}"
+
+    assert _spec(text).resources.single_node
+    assert not _spec("entrypoint: python3 train.py\nresources: {slots_per_trial: 2}").resources.single_node
+
+
 def test_older_dialect_is_read_whole() -> None:
     reading = _read(OLD_ADAPTIVE)
     spec = _spec(OLD_ADAPTIVE)

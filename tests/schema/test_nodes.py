@@ -39,6 +39,15 @@ def test_process_that_no_node_can_hold_is_refused_in_words() -> None:
         nodes_of(a_cluster(2, 2), slots=1, cpus=3)
 
 
+def test_job_that_wants_one_node_is_on_one_or_is_refused_in_words() -> None:
+    pool = a_cluster(2, 4, placement="spread")
+
+    assert nodes_of(pool, slots=4, single_node=True) == [0, 0, 0, 0]
+    with pytest.raises(UsageError, match=r"5 CPUs.* on one node .*2 nodes have 2 CPUs"):
+        nodes_of(pool, slots=5, single_node=True)
+    assert set(nodes_of(pool, slots=5)) == {0, 1}
+
+
 def test_cluster_that_grows_takes_what_it_cannot_hold_yet_up_to_its_limit() -> None:
     pool = a_cluster(2, autoscale=True, max_nodes=3)
 

@@ -57,6 +57,7 @@ class Resources(Model):
     tier: str | None = None
     roles: dict[Role, RoleSpec] | None = None
     slot_is_gpu: bool = Field(False, description="a process gets a GPU for each of its CPUs, if the pool has GPUs")
+    single_node: bool = Field(False, description="all processes on one machine, or none")
 
     @property
     def slots_in_all(self) -> int:

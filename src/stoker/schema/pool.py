@@ -88,7 +88,9 @@ def replicas_for(resources: Resources, pool: Pool) -> tuple[Replica, ...]:
                 Replica(role=role, index=index, rank=rank, cpus=spec.cpus, memory_gb=spec.memory_gb, gpus=spec.gpus)
             )
     _check_fits(resources, replicas, pool)
-    return _on_nodes(replicas, pool) if pool.engine != "local" else tuple(replicas)
+    if pool.engine == "local":
+        return tuple(replicas)
+    return _on_one_node(replicas, pool) if resources.single_node else _on_nodes(replicas, pool)
 
 
 def total(replicas: tuple[Replica, ...] | list[Replica]) -> Share:
@@ -167,6 +169,17 @@ def _on_nodes(replicas: list[Replica], pool: Pool) -> tuple[Replica, ...]:
     filled.sort(key=lambda mine: replicas.index(mine[0]))  # the chief's is the first
     node_of = {replica.name: node for node, mine in enumerate(filled) for replica in mine}
     return tuple(replica.with_(node=node_of[replica.name]) for replica in replicas)
+
+
+def _on_one_node(replicas: list[Replica], pool: Pool) -> tuple[Replica, ...]:
+    need = total(replicas)
+    grows = pool.autoscale and not pool.nodes  # nobody knows yet what its nodes will have
+    if not grows and not any(fits(need, node) for node in pool.nodes):
+        raise UsageError(
+            f"This job needs {in_words(need)} on one node (single_node), which no node of pool {pool.name!r} has:"
+            f" its {len(pool.nodes)} nodes have {_sizes(pool)}. Ask for less, or leave single_node out."
+        )
+    return tuple(replica.with_(node=0) for replica in replicas)
 
 
 def _sizes(pool: Pool) -> str:

@@ -54,7 +54,7 @@ _MEANINGLESS = {
         "data_layer",
         "workspace",
     ),
-    "resources": ("weight", "is_single_node", "shm_size", "devices", "native_parallel", "agent_label"),
+    "resources": ("weight", "shm_size", "devices", "native_parallel", "agent_label"),
     "environment": (
         "image",
         "force_pull_image",
@@ -129,11 +129,13 @@ def _resources(experiment: Experiment) -> Values:
     asked = _slots(experiment)
     slots = max(asked, 1)
     # There a slot is a GPU; none is a CPU alone.
-    gpu: Values = {"slot_is_gpu": True} if asked else {}
+    more: Values = {"slot_is_gpu": True} if asked else {}
+    if experiment.resources.is_single_node:
+        more["single_node"] = True
     if slots == 1 or _legacy_trial(experiment) is not None or experiment.entrypoint is None:
-        return {"slots": slots, **gpu}
+        return {"slots": slots, **more}
     words = experiment.entrypoint if isinstance(experiment.entrypoint, str) else " ".join(experiment.entrypoint)
-    return {**({"slots": slots} if _PER_SLOT.search(words) else {"slots": 1, "cpus": float(slots)}), **gpu}
+    return {**({"slots": slots} if _PER_SLOT.search(words) else {"slots": 1, "cpus": float(slots)}), **more}
 
 
 def _search(experiment: Experiment, *, source: str) -> SearchSpec | None:
