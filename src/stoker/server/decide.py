@@ -3,11 +3,12 @@
 The rules of the queue. Jobs of higher priority come first, then older ones. A run starts with all its replicas or not
 at all. A job that does not fit yet is passed by those behind it that do, so that a pool is never idle for the sake of
 order; but once it has waited for PATIENCE_S, nothing behind it starts in that pool until it has its place.
+On a cluster, a job takes its place from those of lower priority: they are told to stop, and go on later.
 """
 
 import signal
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from stoker.schema.event import Exited, Phase
 from stoker.schema.job import Share
@@ -106,8 +107,10 @@ Action = Start | Find | Move | Order | Collect | Abandon | Withdraw | Continue
 def decide(snapshot: Snapshot, now: float) -> tuple[Action, ...]:
     """What is to be done, in order: first what ends or stops, then what starts."""
     tended = [_tend(job, trial, snapshot, now) for job in snapshot.jobs for trial in job.trials]
-    starts = [Start(place.trial.run.id) for place in _queue(snapshot, now) if place.starts]
-    return (*(action for action in tended if action is not None), *starts)
+    places = list(_queue(snapshot, now))
+    orders = [Order(run, StopReason.PREEMPT) for place in places for run in place.takes]
+    starts = [Start(place.trial.run.id) for place in places if place.starts]
+    return (*(action for action in tended if action is not None), *orders, *starts)
 
 
 def explain(snapshot: Snapshot, now: float) -> dict[str, str]:
@@ -119,11 +122,14 @@ def explain(snapshot: Snapshot, now: float) -> dict[str, str]:
 
 def used(jobs: Iterable[JobNow], pool: str) -> Share:
     """What live runs hold of a pool."""
-    live = [job.need for job in jobs if job.pool == pool for trial in job.trials if is_live(trial.run)]
+    return _sum([job.need for job in jobs if job.pool == pool for trial in job.trials if is_live(trial.run)])
+
+
+def _sum(shares: Sequence[Share]) -> Share:
     return Share(
-        cpus=sum(need.cpus for need in live),
-        memory_gb=sum(need.memory_gb for need in live),
-        gpus=sum(need.gpus for need in live),
+        cpus=sum(share.cpus for share in shares),
+        memory_gb=sum(share.memory_gb for share in shares),
+        gpus=sum(share.gpus for share in shares),
     )
 
 
@@ -258,6 +264,7 @@ class _Place:
     more_urgent: int  # waiting jobs of higher priority in its pool
     older: int  # waiting jobs of its own priority in its pool that came first
     held_by: str | None  # a job behind which nothing starts any more
+    takes: tuple[str, ...] = ()  # the runs that are to make room for it
 
 
 def _queue(snapshot: Snapshot, now: float) -> Iterator[_Place]:
@@ -276,10 +283,39 @@ def _queue(snapshot: Snapshot, now: float) -> Iterator[_Place]:
     for job, trial in waiting:
         if job.max_live is not None and going[job.id] >= job.max_live:
             continue  # it waits for its own trials
-        place = lines.setdefault(job.pool, _Line(_NOTHING, _NOTHING)).take(job, trial, now)
+        line = lines.setdefault(job.pool, _Line(_NOTHING, _NOTHING))
+        place = line.take(job, trial, now)
         if place.starts and job.id in going:
             going[job.id] += 1
+        room = None if place.starts or place.held_by is not None else _room(place, snapshot)
+        if room is not None:
+            line.hold(job.id)  # or what is freed would go to those behind it, such as those who make room
+            place = replace(place, takes=room)
         yield place
+
+
+def _room(place: _Place, snapshot: Snapshot) -> tuple[str, ...] | None:
+    """The runs that have to stop for it, beside those that do so already; None where that is not to be, or no use.
+
+    On clusters alone: a single machine's jobs are one person's. The least urgent go first, then the newest.
+    """
+    pool = snapshot.pools.get(place.job.pool)
+    if pool is None or pool.engine == "local" or pool.trouble:
+        return None
+    lower = sorted(
+        (job for job in snapshot.jobs if job.pool == pool.name and job.priority < place.job.priority),
+        key=lambda job: (job.priority, -job.number),
+    )
+    live = [(job.need, trial.run) for job in lower for trial in job.trials if is_live(trial.run)]
+    room = [place.free, *(need for need, run in live if run.stop is StopReason.PREEMPT)]
+    taken: list[str] = []
+    for need, run in live:
+        if fits(place.job.need, _sum(room)):
+            break
+        if run.stop is None and run.handle is not None and run.id not in snapshot.waiting:
+            room.append(need)
+            taken.append(run.id)
+    return tuple(taken) if fits(place.job.need, _sum(room)) else None
 
 
 _NOTHING = Share(cpus=0, memory_gb=0, gpus=0)
@@ -295,6 +331,10 @@ class _Line:
         self._gpus = capacity.gpus - taken.gpus
         self._waiting: dict[int, int] = {}  # priority to how many wait
         self._held_by: str | None = None
+
+    def hold(self, job: str) -> None:
+        """Nothing behind this one starts."""
+        self._held_by = self._held_by or job
 
     def take(self, job: JobNow, trial: TrialNow, now: float) -> _Place:
         free = Share(cpus=max(self._cpus, 0), memory_gb=max(self._memory_gb, 0), gpus=max(self._gpus, 0))
@@ -333,7 +373,10 @@ def _words(place: _Place, snapshot: Snapshot) -> str:
     if not fits(job.need, pool.limit):
         return f"needs {in_words(job.need)}; pool {job.pool!r} has {in_words(pool.capacity)} now and can never hold it"
     if place.held_by is not None:
-        return f"waits behind job {place.held_by!r}, which has waited long for a place in pool {job.pool!r}"
+        why = "is to have the next place" if pool.engine != "local" else "has waited long for a place"
+        return f"waits behind job {place.held_by!r}, which {why} in pool {job.pool!r}"
+    if place.takes:
+        return f"takes the place of {_count(len(place.takes), 'run')} of lower priority in pool {job.pool!r}"
     return f"waits for {_shortage(job.need, place.free, job.pool)}{_behind(place)}"
 
 
