@@ -12,7 +12,7 @@ from pathlib import Path
 
 _ROOT = Path(__file__).parent / "ui"
 _TEMPLATES = ("index.html", "login.html")
-_FIRST = ("js/app.js", "js/pages/jobs.js")
+_SHELL = "js/app.js"
 _COMMENT = re.compile(r"^[ \t]*(?:/\*.*?\*/[ \t]*$|//[^\n]*$)|^[ \t]+", re.MULTILINE | re.DOTALL)
 _IMPORT = re.compile(r"""^(?:import|export)\s[^;]*?from\s+"(\.[^"]+)";|^import\s+"(\.[^"]+)";""", re.MULTILINE)
 
@@ -34,7 +34,7 @@ class PageFiles:
     files: Mapping[str, PageFile]
     templates: Mapping[str, str]
     digest: str
-    first_scripts: tuple[str, ...]
+    scripts: Mapping[str, tuple[str, ...]]  # what the first paint of each page needs, by the name of its module
 
     @property
     def base(self) -> str:
@@ -64,7 +64,9 @@ def files_of_page() -> PageFiles:
         files={name: _file(name, content) for name, content in contents.items()},
         templates=templates,
         digest=everything.hexdigest()[:16],
-        first_scripts=imported(contents, _FIRST),
+        scripts={
+            Path(name).stem: imported(contents, (_SHELL, name)) for name in contents if name.startswith("js/pages/")
+        },
     )
 
 

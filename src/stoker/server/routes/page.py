@@ -11,17 +11,18 @@ from starlette.responses import HTMLResponse, RedirectResponse
 from stoker.server.auth import cookie_name, has_cookie, is_own_page, is_token
 from stoker.server.files import PageFiles, files_of_page
 
-# Every address of the page; which of them is shown is for the script to see (js/core/route.js).
-ADDRESSES = (
-    "/",
-    "/jobs/{job}",
-    "/jobs/{job}/logs",
-    "/jobs/{job}/trials/{number}",
-    "/pools",
-    "/models",
-    "/models/{name}",
-    "/compare",
-)
+# Every address of the page, and the module that js/core/route.js shows there: its scripts are named in the page, so
+# that they come together and not one after the other.
+ADDRESSES = {
+    "/": "jobs",
+    "/jobs/{job}": "experiment",
+    "/jobs/{job}/logs": "logs",
+    "/jobs/{job}/trials/{number}": "trial",
+    "/pools": "queue",
+    "/models": "models",
+    "/models/{name}": "models",
+    "/compare": "compare",
+}
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self';"
     " base-uri 'none'; form-action 'self'; frame-ancestors 'none';"
@@ -64,7 +65,8 @@ class PageRoutes:
         if not has_cookie(request.headers, request.scope, self.token):
             return _login(401)
         files = files_of_page()
-        return _html(files.fill("index.html", version=version("stoker"), preload=_preload(files)), 200)
+        preload = _preload(files, ADDRESSES[request.scope["route"].path])
+        return _html(files.fill("index.html", version=version("stoker"), preload=preload), 200)
 
     def get_login(self) -> Response:
         return _login(200)
@@ -115,8 +117,9 @@ def _login(status: int, *, wrong: bool = False) -> Response:
     return _html(text, status)
 
 
-def _preload(files: PageFiles) -> str:
-    links = (f'<link rel="modulepreload" href="{escape(files.base)}/{escape(path)}">' for path in files.first_scripts)
+def _preload(files: PageFiles, module: str) -> str:
+    paths = files.scripts[module]
+    links = (f'<link rel="modulepreload" href="{escape(files.base)}/{escape(path)}">' for path in paths)
     return "\n  ".join(links)
 
 

@@ -1,0 +1,533 @@
+"""The web UI against a store of 10,000 trials, a million points and a million log lines, in real Chromium.
+
+`python -m bench.ui [--trials 200 --points 20000 --lines 5000 --rounds 1 --no-postgres]`. It takes Debian's chromium,
+Playwright, and PostgreSQL's programs. Wall times mean little on a machine that others use: `load_1m` stands beside
+each, and processor times, which hardly move with load.
+"""
+
+import argparse
+import contextlib
+import http.client
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, sync_playwright
+
+from bench.measure import write_results
+from bench.ui_seed import LONG, SEARCH, Size, cluster_of, seeded
+from stoker.client import Client
+from stoker.home import Home, ServerAddress
+from stoker.processes import ProcessId, descendants, end_all, of_run
+from stoker.schema.job import JobSpec
+
+API = "/api/v1"
+LIVE = "live"
+TARGETS = {
+    "first_page_s": 1.0,
+    "first_page_kb": 300,
+    "experiment_page_s": 1.5,
+    "live_update_s": 1.0,
+    "clients_50_core": 0.15,
+    "api_p95_ms": 200,
+}
+REPORT_S = 1.5
+# A run that goes on, and says when it reported what.
+LIVE_CODE = """
+    import math, random, sys, time, stoker
+    with stoker.init() as ctx, open(sys.argv[1], "w") as stamps:
+        for step in range(1, 100000):
+            time.sleep({pause_s} * (0.8 + 0.4 * random.random()))
+            loss = step + math.sin(step)
+            stamps.write(f"{{time.time()}}\\n")
+            stamps.flush()
+            ctx.report(step, loss=loss)
+            print("step", step, "loss", loss, flush=True)
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=Size.trials)
+    parser.add_argument("--points", type=int, default=Size.points)
+    parser.add_argument("--lines", type=int, default=Size.lines)
+    parser.add_argument("--rounds", type=int, default=5, help="page loads of each kind")
+    parser.add_argument("--requests", type=int, default=20, help="of each route")
+    parser.add_argument("--updates", type=int, default=15)
+    parser.add_argument("--only", choices=["pages", "live", "clients", "api"], action="append")
+    parser.add_argument("--no-postgres", action="store_true")
+    parser.add_argument("--write", action="store_true", help="to bench/results/ui.json")
+    asked = parser.parse_args()
+    size = Size(trials=asked.trials, points=asked.points, lines=asked.lines)
+    folder = seeded(size, postgres=not asked.no_postgres)
+    wanted = asked.only or ["pages", "live", "clients", "api"]
+    figures: dict[str, Any] = {"size": {"trials": size.trials, "points": size.points, "lines": size.lines}}
+    with _site(folder) as site:
+        if "api" in wanted:
+            figures["api_sqlite"] = measure_api(site, size, requests=asked.requests)
+        if {"pages", "live"} & set(wanted):
+            with sync_playwright() as playwright:
+                browser = playwright.chromium.launch(
+                    executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+                )
+                if "pages" in wanted:
+                    figures |= measure_pages(browser, site, size, rounds=asked.rounds)
+                if "live" in wanted:
+                    figures["live_update"] = measure_live(browser, site, updates=asked.updates)
+                browser.close()
+        if "clients" in wanted:
+            figures["clients"] = measure_clients(site)
+    if "api" in wanted and not asked.no_postgres:
+        with _postgres(folder) as database, _site(folder, database=database) as site:
+            figures["api_postgres"] = measure_api(site, size, requests=asked.requests)
+    figures["summary"] = summary(figures)
+    print(json.dumps(figures, indent=2))
+    if asked.write:
+        write_results("ui", figures)
+
+
+def summary(figures: dict[str, Any]) -> dict[str, Any]:
+    """Each target beside what was measured: medians, but for what is a 95th percentile."""
+    found = {
+        "first_page_s": figures.get("first_page", {}).get("ready_s", {}).get("median"),
+        "first_page_kb": figures.get("first_page", {}).get("kb"),
+        "experiment_page_s": figures.get("experiment_page", {}).get("ready_s", {}).get("median"),
+        "live_update_s": figures.get("live_update", {}).get("p95_s"),
+        "clients_50_core": figures.get("clients", {}).get("cost_core"),
+        "api_p95_ms sqlite": figures.get("api_sqlite", {}).get("p95_ms"),
+        "api_p95_ms postgres": figures.get("api_postgres", {}).get("p95_ms"),
+    }
+    return {
+        name: {"measured": value, "target": TARGETS[name.split()[0]], "met": value <= TARGETS[name.split()[0]]}
+        for name, value in found.items()
+        if value is not None
+    }
+
+
+# --- a server on a copy of the seeded store
+
+
+@dataclass
+class Site:
+    home: Home
+    port: int
+    process: "subprocess.Popen[bytes]"
+    token: str = ""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def cpu_s(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def client(self) -> Client:
+        return Client(ServerAddress(url=self.url, token=self.token, pid=0))
+
+
+@contextlib.contextmanager
+def _site(folder: Path, *, database: str | None = None) -> Iterator[Site]:
+    with tempfile.TemporaryDirectory() as place:
+        home = Home(Path(place) / "home").make()
+        if database is None:
+            shutil.copy(folder / "stoker.db", home.database)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        command = [sys.executable, "-m", "stoker.server", "--port", str(port), "--idle-exit-s", "3600"]
+        environment = {**os.environ, "STOKER_HOME": str(home.root)}
+        environment |= {"STOKER_DATABASE": database} if database else {}
+        with (home.root / "bench.log").open("ab") as log:
+            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        site = Site(home, port, process)
+        try:
+            deadline = time.monotonic() + 120
+            while (address := home.server()) is None or not _answers(port):
+                assert process.poll() is None, (home.root / "bench.log").read_text()
+                assert time.monotonic() < deadline, "the server does not answer"
+                time.sleep(0.05)
+            site.token = address.token
+            yield site
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            end_all(lambda: _left(home), grace_s=0.0)
+
+
+def _left(home: Home) -> list[ProcessId]:
+    """Supervisors and the runs of the live job."""
+    runs = [run for found in home.root.glob("runs/*/*/*") for run in of_run(found)]
+    noted = [json.loads(path.read_text())["supervisor"] for path in home.root.glob("runs/*/*/*/processes.json")]
+    return [*runs, *(ProcessId(one["pid"], one["start"]) for one in noted)]
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@contextlib.contextmanager
+def _postgres(folder: Path) -> Iterator[str]:
+    """A copy of the seeded database, which is dropped again."""
+    cluster = cluster_of(folder)
+    cluster.start()
+    try:
+        cluster.execute("DROP DATABASE IF EXISTS bench WITH (FORCE)")
+        cluster.execute("CREATE DATABASE bench TEMPLATE stoker")
+        cluster.execute("ANALYZE", database="bench")
+        yield cluster.url("bench")
+        cluster.execute("DROP DATABASE bench WITH (FORCE)")
+    finally:
+        cluster.stop()
+
+
+def _start_live(site: Site, *, pause_s: float, name: str = LIVE) -> Path:
+    """A real run that reports; the file of its stamps, once there is one."""
+    script, stamps = site.home.root / f"{name}.py", site.home.root / f"{name}.stamps"
+    script.write_text(textwrap.dedent(LIVE_CODE.format(pause_s=pause_s)))
+    with site.client() as client:
+        client.submit(JobSpec(name=name, kind="command", command=(sys.executable, str(script), str(stamps))))
+    deadline = time.monotonic() + 120
+    while not stamps.exists() or not stamps.read_text():
+        assert time.monotonic() < deadline, "the live job does not report"
+        time.sleep(0.1)
+    return stamps
+
+
+def _stop(site: Site, name: str = LIVE) -> None:
+    with site.client() as client:
+        client.kill(name)
+        client.wait(name, timeout_s=60)
+
+
+# --- pages
+
+# Marks when each part of a page is on the screen: a frame after it is in the document and its canvas has colour.
+WATCH = """
+    window.benchMarks = {};
+    const painted = (canvas) => {
+      if (!canvas || !canvas.width || !canvas.height) return false;
+      const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+      for (let at = 3; at < data.length; at += 4) if (data[at]) return true;
+      return false;
+    };
+    const parts = {
+      rows: () => document.querySelector(".vt-body .vt-row, .vt-row[role=row]") !== null,
+      parallel: () => painted(document.querySelector('[data-card="parallel"] canvas')),
+      scatter: () => painted(document.querySelector('[data-card="scatter"] canvas')),
+      curves: () => painted(document.querySelector(".curve-tools ~ .cards canvas")),
+      live: () => document.querySelector("#live")?.dataset.status === "live",
+    };
+    const look = () => {
+      for (const [name, is] of Object.entries(parts)) {
+        if (name in benchMarks || !is()) continue;
+        benchMarks[name] = 0;
+        requestAnimationFrame(() => { benchMarks[name] = performance.now(); });
+      }
+      requestAnimationFrame(look);
+    };
+    requestAnimationFrame(look);
+"""
+
+
+@dataclass
+class Loads:
+    """Of one page, several times, each with an empty cache."""
+
+    needs: tuple[str, ...]
+    ready: list[float] = field(default_factory=list)
+    main_thread: list[float] = field(default_factory=list)
+    all_cpu: list[float] = field(default_factory=list)
+    marks: list[dict[str, float]] = field(default_factory=list)
+    kb: float = 0.0
+    requests: int = 0
+    load: float = 0.0
+
+    def figures(self) -> dict[str, Any]:
+        return {
+            "ready_s": _spread(self.ready),
+            "main_thread_cpu_s": _spread(self.main_thread),
+            "browser_and_server_cpu_s": _spread(self.all_cpu),
+            "marks_ms": {name: round(statistics.median(m[name] for m in self.marks)) for name in self.marks[0]},
+            "kb": round(self.kb, 1),
+            "requests": self.requests,
+            "load_1m": self.load,
+        }
+
+
+def measure_pages(browser: Browser, site: Site, size: Size, *, rounds: int) -> dict[str, Any]:
+    state = _sign_in(browser, site)
+    pages = {
+        "first_page": ("/", Loads(needs=("rows", "live"))),
+        "experiment_page": (f"/jobs/{SEARCH}", Loads(needs=("rows", "parallel", "scatter", "curves"))),
+        "long_page": (f"/jobs/{LONG}", Loads(needs=("curves",))),
+        "log_page": (f"/jobs/{LONG}/logs", Loads(needs=())),
+    }
+    for _ in range(rounds):
+        for path, loads in pages.values():
+            _load_once(browser, site, state, path, loads)
+    return {name: loads.figures() for name, (_, loads) in pages.items() if loads.needs}
+
+
+def _sign_in(browser: Browser, site: Site) -> Any:
+    context = browser.new_context()
+    context.new_page().goto(f"{site.url}/?token={site.token}")
+    state = context.storage_state()
+    context.close()
+    return state
+
+
+def _load_once(browser: Browser, site: Site, state: Any, path: str, loads: Loads) -> None:
+    if not loads.needs:
+        return
+    context = browser.new_context(storage_state=state, viewport={"width": 1280, "height": 800})
+    try:
+        page, session, sizes = _watched(context)
+        cpu_before = _cpu_below_s()
+        page.goto(site.url + path, wait_until="commit")
+        deadline = time.monotonic() + 120
+        while not all((marks := page.evaluate("() => window.benchMarks")).get(name) for name in loads.needs):
+            assert time.monotonic() < deadline, f"{path}: {marks}"
+            page.wait_for_timeout(20)
+        loads.all_cpu.append(_cpu_below_s() - cpu_before)
+        loads.main_thread.append(_main_thread_s(session))
+        ready = max(marks[name] for name in loads.needs)
+        page.wait_for_timeout(500)  # what comes after, to count its bytes, too
+        loads.ready.append(ready / 1000)
+        loads.marks.append({name: marks[name] for name in loads.needs})
+        loads.kb, loads.requests, loads.load = sum(sizes) / 1000, len(sizes), os.getloadavg()[0]
+    finally:
+        context.close()
+
+
+def _watched(context: BrowserContext) -> tuple[Page, CDPSession, list[float]]:
+    context.add_init_script(WATCH)
+    page = context.new_page()
+    sizes: list[float] = []
+    session = context.new_cdp_session(page)
+    session.on("Network.loadingFinished", lambda event: sizes.append(event["encodedDataLength"]))
+    session.send("Network.enable")
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+    return page, session, sizes
+
+
+def _cpu_below_s() -> float:
+    """CPU time of all that this process has started: the server, Chromium, and what drives it."""
+    total = 0
+    for process in descendants(os.getpid()):
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+            total += int(fields[11]) + int(fields[12])
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+def _main_thread_s(session: CDPSession) -> float:
+    """CPU time of the page's main thread so far."""
+    metrics = {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}
+    return float(metrics["TaskDuration"])
+
+
+# --- from ctx.report to the pixel
+
+# The times (seconds since 1970) at which the first chart's picture was another than in the frame before.
+CHANGES = """(seconds) => new Promise((done) => {
+    const canvas = document.querySelector(".curve-tools ~ .cards canvas");
+    const changes = [], end = Date.now() + seconds * 1000;
+    let last = null;
+    const look = () => {
+      const data = new Uint32Array(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.buffer);
+      let sum = 0;
+      for (let at = 0; at < data.length; at += 1) sum = (Math.imul(sum, 31) + data[at]) | 0;
+      if (last !== null && sum !== last) changes.push(Date.now() / 1000);
+      last = sum;
+      if (Date.now() < end) setTimeout(look, 30); else done(changes);
+    };
+    look();
+  })"""
+
+
+def measure_live(browser: Browser, site: Site, *, updates: int) -> dict[str, Any]:
+    """The picture changes once for each report, so the first change after a report is its."""
+    stamps = _start_live(site, pause_s=REPORT_S)
+    context = browser.new_context(storage_state=_sign_in(browser, site), viewport={"width": 1280, "height": 800})
+    try:
+        page = context.new_page()
+        page.goto(f"{site.url}/jobs/{LIVE}")
+        page.locator(".curve-tools ~ .cards canvas").first.wait_for(timeout=60_000)
+        page.wait_for_timeout(3000)
+        began = time.time()
+        changes = page.evaluate(CHANGES, updates * REPORT_S)
+        said = [float(line) for line in stamps.read_text().splitlines()]
+    finally:
+        context.close()
+        _stop(site)
+    told = [at for at in said if began <= at < changes[-1]] if changes else []
+    late = [min((change - at for change in changes if change >= at), default=None) for at in told]
+    found = sorted(value for value in late if value is not None)
+    return {
+        "updates": len(found),
+        "median_s": round(statistics.median(found), 3),
+        "p95_s": round(_percentile(found, 0.95), 3),
+        "worst_s": round(found[-1], 3),
+        "load_1m": os.getloadavg()[0],
+    }
+
+
+# --- many clients
+
+
+def measure_clients(site: Site, *, count: int = 50, seconds: float = 20.0) -> dict[str, Any]:
+    """What the server's process takes of a core for so many streams of a job that reports four times a second."""
+    _start_live(site, pause_s=0.25, name="busy")
+    try:
+        alone = _cpu_share(site, seconds)
+        heard: list[int] = []
+        stop = threading.Event()
+        clients = [_listen(site, "/stream?topics=job:busy,logs:busy,jobs", heard, stop) for _ in range(count)]
+        time.sleep(3)
+        heard.clear()
+        together = _cpu_share(site, seconds)
+        messages = len(heard)
+        stop.set()
+        for client in clients:
+            client.join(60)
+    finally:
+        _stop(site, "busy")
+    return {
+        "clients": count,
+        "server_core_without": round(alone, 4),
+        "server_core_with": round(together, 4),
+        "cost_core": round(together - alone, 4),
+        "messages_a_second": round(messages / seconds),
+        "load_1m": os.getloadavg()[0],
+    }
+
+
+def _cpu_share(site: Site, seconds: float) -> float:
+    before, began = site.cpu_s(), time.monotonic()
+    time.sleep(seconds)
+    return (site.cpu_s() - before) / (time.monotonic() - began)
+
+
+def _listen(site: Site, path: str, heard: list[int], stop: threading.Event) -> threading.Thread:
+    def read() -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=30)
+        connection.request("GET", API + path, headers={"Authorization": f"Bearer {site.token}"})
+        response = connection.getresponse()
+        while not stop.is_set() and (line := response.readline()):
+            if line.startswith(b"event:"):
+                heard.append(1)
+        connection.close()
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    return thread
+
+
+# --- the API
+
+
+def measure_api(site: Site, size: Size, *, requests: int) -> dict[str, Any]:
+    """Every route that pages ask, in turn, with other arguments each time; columns after a change each time."""
+    dice = random.Random(1)
+    times: dict[str, list[float]] = {}
+    with site.client() as client:
+        for at in range(requests + 1):
+            for name, path in _questions(dice, size).items():
+                if name == "columns":
+                    client.update(SEARCH, priority=at)
+                took = _ask(site, path)
+                if at:  # the first finds nothing prepared: told apart
+                    times.setdefault(name, []).append(took)
+                else:
+                    times.setdefault(f"first {name}", []).append(took)
+    routes = {name: sorted(found) for name, found in times.items() if not name.startswith("first ")}
+    every = sorted(value for found in routes.values() for value in found)
+    return {
+        "p50_ms": round(_percentile(every, 0.5) * 1000, 1),
+        "p95_ms": round(_percentile(every, 0.95) * 1000, 1),
+        "requests": len(every),
+        "p95_ms_by_route": {name: round(_percentile(found, 0.95) * 1000, 1) for name, found in routes.items()},
+        "first_ms_by_route": {
+            name.removeprefix("first "): round(found[0] * 1000, 1)
+            for name, found in times.items()
+            if name.startswith("first ")
+        },
+        "load_1m": os.getloadavg()[0],
+    }
+
+
+def _questions(dice: random.Random, size: Size) -> dict[str, str]:
+    hunt, long = f"/jobs/{SEARCH}", f"/jobs/{LONG}"
+    trial = dice.randint(1, size.trials)
+    twenty = ",".join(str(dice.randint(1, size.trials)) for _ in range(20))
+    steps = size.points // 20
+    begin = dice.randint(0, steps // 2)
+    return {
+        "jobs": "/jobs?limit=100",
+        "jobs found": "/jobs?q=vision&counts=true&sort=-priority",
+        "job": hunt,
+        "columns": f"{hunt}/trials/columns",
+        "series of 20 trials": f"{hunt}/series?trial={twenty}&points=400",
+        "search": f"{hunt}/search?best=1",
+        "rungs": f"{hunt}/rungs",
+        "trial": f"{hunt}/trials?trial={trial}",
+        "best trials": f"{hunt}/trials?sort=best",
+        "checkpoints of a trial": f"{hunt}/checkpoints?trial={trial}",
+        "long series": f"{long}/series?points=1200",
+        "long series, zoomed": f"{long}/series?points=1200&start={begin}&end={begin + steps // 10}",
+        "log window": f"{long}/logs/lines?from={dice.randint(0, max(size.lines - 500, 0))}&count=500",
+        "log end": f"{long}/logs/lines?from=-500",
+        "log text": f"{long}/logs/lines?text=needle%20{dice.randint(1, 9)}&count=500",
+        "log regex": f"{long}/logs/lines?regex=needle.*{dice.randint(1, 9)}:&count=500",
+        "log errors": f"{long}/logs/lines?level=ERROR&count=500",
+        "pools": "/pools",
+        "pool history": "/pools/history",
+        "environment": f"{long}/environment",
+        "models": "/models",
+    }
+
+
+def _ask(site: Site, path: str) -> float:
+    connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=120)
+    try:
+        began = time.perf_counter()
+        headers = {"Authorization": f"Bearer {site.token}", "Accept-Encoding": "gzip"}
+        connection.request("GET", API + path, headers=headers)
+        answer = connection.getresponse()
+        body = answer.read()
+        assert answer.status == 200, f"{path}: {answer.status} {body[:300]!r}"
+        return time.perf_counter() - began
+    finally:
+        connection.close()
+
+
+def _percentile(ordered: list[float], part: float) -> float:
+    return ordered[min(int(len(ordered) * part), len(ordered) - 1)]
+
+
+def _spread(values: list[float]) -> dict[str, float]:
+    return {"best": round(min(values), 3), "median": round(statistics.median(values), 3)}
+
+
+if __name__ == "__main__":
+    main()
