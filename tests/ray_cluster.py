@@ -31,6 +31,7 @@ class RayCluster:
     python: str
     address: str
     raylets: list[int]
+    dashboard: str  # HOST:PORT, if it has one
     variables: Mapping[str, str]
     process: "subprocess.Popen[str]"
 
@@ -43,7 +44,26 @@ class RayCluster:
 
     def add_node(self) -> int:
         """The pid of a new node's raylet."""
-        return int(self.ask("add"))
+        self.raylets.append(int(self.ask("add")))
+        return self.raylets[-1]
+
+    def kill_head(self) -> None:
+        """kill -9 of what knows the cluster (the GCS); the rest of it ends some time after."""
+        self.ask("kill head")
+
+    def renew(self) -> None:
+        """Another cluster, at the same address."""
+        self.raylets[:] = self.ask("renew")
+
+    def raylet_at(self, address: str) -> int:
+        for pid in self.raylets:
+            try:
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue  # one that was killed
+            if f"--node_ip_address={address}".encode() in words:
+                return pid
+        raise AssertionError(f"no raylet at {address}")
 
     def leftovers(self) -> list[str]:
         """The names of placement groups and detached actors that are there."""
@@ -57,7 +77,7 @@ def python_with_ray() -> str | None:
 
 
 @contextmanager
-def _only_one() -> Iterator[None]:
+def only_one() -> Iterator[None]:
     """Wait until no other cluster is kept on this machine: two cores do not bear two, and workers would start four."""
     path = Path(tempfile.gettempdir()) / f"stoker-test-ray-{os.getuid()}.lock"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -69,18 +89,22 @@ def _only_one() -> Iterator[None]:
 
 
 @contextmanager
-def start(python: str) -> Iterator[RayCluster]:
-    with _only_one(), _start(python) as cluster:
+def start(python: str, *, with_dashboard: bool = False) -> Iterator[RayCluster]:
+    """`with_dashboard` is for `ray job submit`, which speaks to it."""
+    with only_one(), _start(python, {"DASHBOARD": "1"} if with_dashboard else {}) as cluster:
         yield cluster
 
 
 @contextmanager
-def _start(python: str) -> Iterator[RayCluster]:
+def _start(python: str, wishes: Mapping[str, str]) -> Iterator[RayCluster]:
     variables = {
+        **wishes,
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_prestart_worker_first_driver": "0",
+        "RAY_worker_niceness": "0",  # not 15: on a busy machine such a worker does not get to run for minutes
+        "RAY_gcs_rpc_server_reconnect_timeout_s": "20",  # how long a cluster without its head waits to end: not 60 s
     }
     process, said = _launch(python, variables)
     assert process.stdin is not None
@@ -117,44 +141,83 @@ def _launch(
         raise AssertionError(f"{python} started no cluster: {errors.read()}")
 
 
-def keep() -> None:
-    import ray
-    from ray.cluster_utils import Cluster
+class _Keeper:
+    """The cluster, and the answers to what is asked about it."""
 
+    def __init__(self) -> None:
+        # Loopback addresses of their own, as if they were hosts. Not 127.0.0.1: Ray takes that for the machine's.
+        self._hosts = itertools.count(2)
+        self._begin()
+
+    def _begin(self, *, port: int = 0) -> None:
+        from ray.cluster_utils import Cluster
+
+        head = {"include_dashboard": "DASHBOARD" in os.environ, "include_log_monitor": False, "gcs_server_port": port}
+        self._cluster = Cluster(initialize_head=True, head_node_args={**self._node(), **head})
+        for _ in range(2):
+            self._cluster.add_node(wait=False, **self._node())
+        self._cluster.wait_for_nodes(timeout=120)
+        self.dashboard = str(self._cluster.webui_url or "")
+
+    def _node(self) -> dict[str, Any]:
+        return {"num_cpus": 2, "object_store_memory": 80_000_000, "node_ip_address": f"127.0.0.{next(self._hosts)}"}
+
+    @property
+    def address(self) -> str:
+        return str(self._cluster.address)
+
+    @property
+    def raylets(self) -> list[int]:
+        return [_raylet(node) for node in (self._cluster.head_node, *self._cluster.worker_nodes)]
+
+    def answer(self, question: str) -> object:
+        match question:
+            case "add":
+                return _raylet(self._cluster.add_node(wait=True, **self._node()))
+            case "leftovers":
+                return self._leftovers()
+            case "kill head":
+                return self._kill_head()
+            case "renew":
+                host, _, port = self.address.partition(":")
+                self._cluster.shutdown()
+                self._hosts = itertools.count(int(host.rpartition(".")[2]))
+                self._begin(port=int(port))
+                return self.raylets
+        raise AssertionError(question)
+
+    def _leftovers(self) -> list[str]:
+        import ray
+
+        if not ray.is_initialized():
+            ray.init(address=self.address, namespace="stoker", log_to_driver=False)
+        groups = [found["name"] for found in ray.util.placement_group_table().values() if found["state"] != "REMOVED"]
+        return groups + list(ray.util.list_named_actors())
+
+    def _kill_head(self) -> None:
+        import ray
+
+        ray.shutdown()  # or it would end us with itself
+        self._cluster.head_node.kill_gcs_server(check_alive=False)
+
+    def close(self) -> None:
+        self._cluster.shutdown()
+
+
+def keep() -> None:
     said = os.dup(1)
     os.dup2(2, 1)  # Ray prints
     out = os.fdopen(said, "w")
-    # Loopback addresses of their own, as if they were hosts. Not 127.0.0.1: Ray takes that for the machine's address.
-    hosts = itertools.count(2)
-
-    def node() -> dict[str, Any]:
-        return {"num_cpus": 2, "object_store_memory": 80_000_000, "node_ip_address": f"127.0.0.{next(hosts)}"}
-
-    cluster = Cluster(
-        initialize_head=True, head_node_args={**node(), "include_dashboard": False, "include_log_monitor": False}
-    )
-    for _ in range(2):
-        cluster.add_node(wait=False, **node())
-    cluster.wait_for_nodes(timeout=120)
 
     def tell(answer: object) -> None:
         out.write(json.dumps(answer) + "\n")
         out.flush()
 
-    nodes = [cluster.head_node, *cluster.worker_nodes]
-    tell({"address": cluster.address, "raylets": [_raylet(node) for node in nodes]})
+    keeper = _Keeper()
+    tell({"address": keeper.address, "raylets": keeper.raylets, "dashboard": keeper.dashboard})
     for line in sys.stdin:
-        question = json.loads(line)["ask"]
-        if question == "add":
-            tell(_raylet(cluster.add_node(wait=True, **node())))
-        elif question == "leftovers":
-            if not ray.is_initialized():
-                ray.init(address=cluster.address, namespace="stoker", log_to_driver=False)
-            groups = [
-                found["name"] for found in ray.util.placement_group_table().values() if found["state"] != "REMOVED"
-            ]
-            tell(groups + ray.util.list_named_actors())
-    cluster.shutdown()
+        tell(keeper.answer(json.loads(line)["ask"]))
+    keeper.close()
 
 
 def _raylet(node: Any) -> int:

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,8 @@ from stoker.home import Home
 from stoker.schema.state import JobState
 from tests.e2e.command import submit, write_package
 from tests.e2e.conftest import kill_server
-from tests.processes import kill_all_with_environment, processes_with_environment, wait_until
+from tests.e2e.ray_pool import TWO_NODES, assert_nothing_is_left, ray_pool, wait_ready
+from tests.processes import wait_until
 from tests.ray_cluster import NO_RAY, RayCluster, python_with_ray, start
 
 PYTHON = python_with_ray()
@@ -59,30 +59,14 @@ def cluster() -> Iterator[RayCluster]:
 
 @pytest.fixture
 def nodes(home: Home, cluster: RayCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
-    """The home of the nodes, and a pool of them."""
-    for name, value in cluster.variables.items():
-        monkeypatch.setenv(name, value)
-    folder = home.root.parent / "nodes"
-    home.config.write_text(
-        textwrap.dedent(f"""
-        [pools.cluster]
-        engine = "ray"
-        address = "{cluster.address}"
-        python = "{cluster.python}"
-        node_python = "{sys.executable}"
-        home = "{folder}"
-        placement = "spread"
-    """)
-    )
-    yield Home(folder)
-    kill_all_with_environment("STOKER_HOME", str(folder))
-    kill_all_with_environment("STOKER_RUN_DIR", str(folder), prefix=True)
+    with ray_pool(home, cluster, monkeypatch) as nodes:
+        yield nodes
 
 
 @pytest.fixture
 def ready(nodes: Home, client: Client) -> Client:
     """A server that knows its cluster."""
-    wait_until(lambda: client.pools()[0].capacity.cpus >= 4, what="the cluster to be known")
+    wait_ready(client)
     return client
 
 
@@ -91,9 +75,7 @@ def test_run_on_two_nodes_goes_on_from_its_checkpoint_when_a_node_and_the_server
 ) -> None:
     project = write_package(tmp_path / "project", task=textwrap.dedent(TRAIN))
     job_file = tmp_path / "job.yaml"
-    job_file.write_text(
-        "trainingInput: {scaleTier: CUSTOM, masterType: n1-standard-1, workerType: n1-standard-1, workerCount: 1}\n"
-    )
+    job_file.write_text(TWO_NODES)
     done = submit(project, "ddp", "task", "--config", str(job_file))
     assert done.code == 0, done.err
     wait_until(lambda: steps(ready) > 5, what="some steps")
@@ -106,7 +88,7 @@ def test_run_on_two_nodes_goes_on_from_its_checkpoint_when_a_node_and_the_server
     wait_until(lambda: steps(later) > seen, what="steps that the new server hears of")
 
     victim = next(place["address"] for place in placed if place["address"] != "127.0.0.2")  # not the head
-    os.kill(raylet_of(victim, cluster), signal.SIGKILL)
+    os.kill(cluster.raylet_at(victim), signal.SIGKILL)
 
     job = later.wait("ddp", timeout_s=150)
     assert job.state is JobState.SUCCEEDED, job
@@ -116,17 +98,9 @@ def test_run_on_two_nodes_goes_on_from_its_checkpoint_when_a_node_and_the_server
     first = int(lines[1].rpartition(" ")[2])
     assert first > seen, "it went on from its checkpoint"
     assert [point.step for point in later.metrics("ddp") if point.run == "ddp.1.2"] == [*range(first, first + 20)]
-    wait_until(lambda: cluster.leftovers() == [], what="nothing to be left on the cluster")
-    assert processes_with_environment("STOKER_RUN_DIR", str(nodes.root), prefix=True) == []
+    assert_nothing_is_left(cluster, nodes)
     later.close()
 
 
 def steps(client: Client) -> int:
     return len(list(client.metrics("ddp")))
-
-
-def raylet_of(address: str, cluster: RayCluster) -> int:
-    for pid in cluster.raylets:
-        if f"--node_ip_address={address}".encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
-            return pid
-    raise AssertionError(f"no raylet at {address}")

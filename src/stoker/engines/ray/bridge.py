@@ -61,7 +61,9 @@ class _Bridge:
         threading.Thread(target=self._accept, args=(listener,), name="accept", daemon=True).start()
         threading.Thread(target=self._give_up, name="give up", daemon=True).start()
         try:
-            self._cluster = connect(self._home, self._settings)
+            cluster = connect(self._home, self._settings)
+            cluster.take_over_all()
+            self._cluster = cluster
         except Exception as error:  # noqa: BLE001 -- Ray raises all kinds; whoever asks is told in one line
             logger.exception("cannot connect")
             self._trouble = _in_words(error, self._settings["address"])

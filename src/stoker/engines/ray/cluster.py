@@ -113,6 +113,14 @@ class Cluster:
         self._follow(found)
         return True
 
+    def take_over_all(self) -> None:
+        """Follow what other bridges of this home left, to its end: nobody else might ask after a run that is over."""
+        for found in placement_group_table().values():
+            owner, _, run = str(found["name"]).partition("/")
+            if owner == self._id and found["state"] != "REMOVED":
+                job, trial, attempt = _path_of(run)
+                self.find(run, str(self._home / "runs" / job / str(trial) / str(attempt)))
+
     def poll(self, runs: Mapping[str, str]) -> dict[str, str]:
         """By run's name, of those with these directories: alive, waiting or gone."""
         states = {}

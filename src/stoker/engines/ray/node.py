@@ -42,7 +42,8 @@ class Node:
         self._run_dir = self._home / "runs" / job / str(trial) / str(attempt)
         if node:
             self._run_dir = self._run_dir / "nodes" / str(node)
-        self._ports: dict[str, socket.socket] = {}
+        self._ports: dict[str, int] = {}
+        self._held: list[socket.socket] = []  # so that nobody else is given these ports
         self._pid: int | None = None
         self._lifeline: int | None = None
 
@@ -53,9 +54,10 @@ class Node:
                 listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 listener.bind(("", 0))
-                self._ports[name] = listener
-        ports = {name: listener.getsockname()[1] for name, listener in self._ports.items()}
-        return {"has_source": (self._source / "stoker").exists(), "ports": ports, "run_dir": str(self._run_dir)}
+                self._held.append(listener)
+                self._ports[name] = listener.getsockname()[1]
+        has_source = (self._source / "stoker").exists()
+        return {"has_source": has_source, "ports": self._ports, "run_dir": str(self._run_dir)}
 
     def bring(self, archive: bytes) -> None:
         """Unpack stoker's source, whole or not at all; two of us may do so at once."""
@@ -84,8 +86,8 @@ class Node:
         if runtimes and not (self._home / "runtimes.json").exists():
             _write_private(self._home / "runtimes.json", runtimes)
         _write_private(self._run_dir / "run.json", launch)
-        for listener in self._ports.values():
-            listener.close()
+        while self._held:
+            self._held.pop().close()
         self._pid = self._spawn()
         return self._pid
 

@@ -1,0 +1,60 @@
+"""A home whose one pool is a real Ray cluster, for end-to-end tests; and what must be true there in the end."""
+
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from stoker.client import Client
+from stoker.home import Home
+from tests.processes import kill_all_with_environment, processes_with_environment, wait_until
+from tests.ray_cluster import RayCluster
+
+
+class Remains(Protocol):
+    """A cluster that can say what is left on it."""
+
+    def leftovers(self) -> list[str]: ...
+
+
+TWO_NODES = "trainingInput: {scaleTier: CUSTOM, masterType: n1-standard-1, workerType: n1-standard-1, workerCount: 1}\n"
+
+
+@contextmanager
+def ray_pool(home: Home, cluster: RayCluster, monkeypatch: pytest.MonkeyPatch, *, more: str = "") -> Iterator[Home]:
+    """The home of the nodes; all that runs from it is ended with it."""
+    for name, value in cluster.variables.items():
+        monkeypatch.setenv(name, value)
+    folder = home.root.parent / "nodes"
+    home.config.write_text(pool_table(cluster, folder) + textwrap.dedent(more))
+    yield Home(folder)
+    kill_all_with_environment("STOKER_HOME", str(folder))
+    kill_all_with_environment("STOKER_RUN_DIR", str(folder), prefix=True)
+
+
+def pool_table(cluster: RayCluster, nodes: Path) -> str:
+    return textwrap.dedent(f"""
+        [pools.cluster]
+        engine = "ray"
+        address = "{cluster.address}"
+        python = "{cluster.python}"
+        node_python = "{sys.executable}"
+        home = "{nodes}"
+        placement = "spread"
+    """)
+
+
+def wait_ready(client: Client, *, cpus: int = 6) -> None:
+    """Until the server knows its cluster, whole."""
+    wait_until(lambda: client.pools()[0].capacity.cpus >= cpus, what="the cluster to be known", deadline_s=180)
+
+
+def assert_nothing_is_left(cluster: Remains, nodes: Home) -> None:
+    """No placement group, no actor, no supervisor, no process of user code."""
+    wait_until(lambda: cluster.leftovers() == [], what="nothing to be left on the cluster")
+    wait_until(lambda: not processes_with_environment("STOKER_HOME", str(nodes.root)), what="supervisors to have ended")
+    assert processes_with_environment("STOKER_RUN_DIR", str(nodes.root), prefix=True) == []
