@@ -160,6 +160,38 @@ def test_a_bad_instance_is_named(learnt: FineTuned) -> None:
         predictor.predict([{"text": 3}])
 
 
+class Spoiler(pytorch.PyTorchCallback):
+    """Turns the head's weights round before the second validation."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.seen: list[dict[str, Any]] = []
+
+    def on_validation_start(self) -> None:
+        if len(self.seen) == 1:
+            with torch.no_grad():
+                self.model.classifier.weight.mul_(-30)
+
+    def on_validation_end(self, metrics: dict[str, Any]) -> None:
+        self.seen.append(dict(metrics))
+
+
+def test_the_weights_of_the_best_evaluation_are_exported(encoder_dir: Path, reviews_csv: Path) -> None:
+    settings = TextSettings(str(reviews_csv), str(encoder_dir), num_epochs=2, learning_rate=5e-3)
+    data = read_data(settings)
+    encoder = load_encoder(str(encoder_dir), labels=data.labels)
+    spoiler = Spoiler(encoder.model)
+
+    found = quietly(settings, data=data, encoder=encoder, model_dir="best", callbacks={"spoiler": spoiler})
+
+    first, last = spoiler.seen
+    assert first["loss"] < last["loss"]
+    assert found.metrics["loss"] == first["loss"]
+    answers = load("best").predict(data.evaluation.texts)
+    chances = [answer["probabilities"][label] for answer, label in zip(answers, data.evaluation.labels, strict=True)]
+    assert -np.mean(np.log(chances)) == pytest.approx(first["loss"], rel=1e-3)
+
+
 def test_a_run_that_is_restarted_goes_on_bit_for_bit(
     encoder_dir: Path, reviews_csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from stoker import pytorch
+from stoker.recipes.best_weights import BestWeights
 from stoker.recipes.tabular.data import Table
 from stoker.recipes.tabular.features import Features
 from stoker.recipes.tabular.ftrl import FTRL
@@ -61,33 +62,6 @@ class TableTrial(pytorch.PyTorchTrial):
         if self.settings.patience:
             found["stop"] = pytorch.EarlyStopping(self.context, metric="loss", patience=self.settings.patience)
         return found
-
-
-class BestWeights(pytorch.PyTorchCallback):
-    """Keeps the weights of the validation with the lowest loss, and the course of all of them; also over a restart."""
-
-    def __init__(self, net: nn.Module) -> None:
-        self._net = net
-        self._best: dict[str, torch.Tensor] = {}
-        self._loss = math.inf
-        self.history: list[dict[str, float]] = []
-
-    def on_validation_end(self, metrics: dict[str, Any]) -> None:
-        self.history.append({name: float(value) for name, value in metrics.items()})
-        if not self._best or float(metrics["loss"]) < self._loss:
-            self._loss = float(metrics["loss"])
-            self._best = {name: value.detach().cpu().clone() for name, value in self._net.state_dict().items()}
-
-    def put_in_place(self) -> None:
-        if self._best:
-            self._net.load_state_dict(self._best)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"best": self._best, "loss": self._loss, "history": self.history}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._best, self._loss = dict(state_dict["best"]), float(state_dict["loss"])
-        self.history = list(state_dict["history"])
 
 
 def optimizers(net: nn.Module, settings: Settings) -> list[torch.optim.Optimizer]:

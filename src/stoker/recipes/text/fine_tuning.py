@@ -28,7 +28,7 @@ _WORTH_COMPILING = 1e14  # tokens times parameters: a million tokens for BERT-ba
 
 @dataclass(frozen=True, slots=True)
 class FineTuned:
-    """What came of it: the encoder with its new weights, the last evaluation, and where it was exported."""
+    """What came of it: the encoder with the weights of its best evaluation, that, and where it was exported."""
 
     encoder: Encoder
     metrics: dict[str, Any]
@@ -81,16 +81,19 @@ def fine_tune(  # noqa: PLR0913 - all but the first by name
             callbacks=callbacks,
         )
         trial.prepare(train.longest_batch())
-        metrics = context.train(
+        context.train(
             trial,
             _loader(train, batch_size, settings),
             _loader(judged, batch_size, settings),
             max_length=pytorch.Epoch(settings.num_epochs),
             validation_period=pytorch.Epoch(1),
-            metric="loss",
+            metric=settings.metric,
+            smaller_is_better=settings.smaller_is_better,
             progress=progress,
         )
         trial.close()
+        trial.best.put_in_place()
+        metrics = trial.best.metrics
         where = None
         if context.distributed.rank == 0:
             where = export(encoder, model_dir, settings=settings, metrics=metrics, run=context.run)

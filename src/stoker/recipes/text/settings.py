@@ -14,6 +14,7 @@ _CHOICES = {
     "precision": ("auto", "fp32", "bf16", "fp16"),
     "compile": ("auto", "on", "off"),
     "long_texts": ("truncate", "window"),
+    "metric": ("loss", "accuracy", "f1"),
 }
 
 
@@ -38,6 +39,7 @@ class TextSettings:
     warmup_share: float = 0.06  # of all steps; the rate then falls to nothing in a straight line
     max_grad_norm: float = 1.0
     aggregation_frequency: int = 1
+    metric: Literal["loss", "accuracy", "f1"] = "loss"  # the weights of the epoch that is best by it are exported
     seed: int = 42
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"  # bf16 on GPUs that have it
     compile: Literal["auto", "on", "off"] = "auto"  # on GPUs, if there is more to do than compiling takes
@@ -58,6 +60,10 @@ class TextSettings:
                 f"stride={self.stride} with max_length={self.max_length}: a window must be longer than what it shares"
                 " with the one before. Choose a smaller stride."
             )
+
+    @property
+    def smaller_is_better(self) -> bool:
+        return self.metric == "loss"
 
     def with_hparams(self, hparams: Mapping[str, Any]) -> "TextSettings":
         """The same with what a search chose."""

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from stoker import pytorch
+from stoker.recipes.best_weights import BestWeights
 from stoker.recipes.text import scores
 from stoker.recipes.text.batches import IGNORED, Batch
 from stoker.recipes.text.encoder import Encoder
@@ -49,7 +50,8 @@ class TextTrial(pytorch.PyTorchTrial):
         self._labels = encoder.labels
         self._own_metrics = own_metrics
         self._scored = context.wrap_reducer(self._metrics, for_training=False)
-        self._callbacks = dict(callbacks or {})
+        self.best = BestWeights(encoder.model, metric=settings.metric, smaller_is_better=settings.smaller_is_better)
+        self._callbacks = {"best weights": self.best, **(callbacks or {})}
         self._alone = context.distributed.size == 1
         self._graphs = self._graphed()
 
