@@ -28,13 +28,19 @@ def stoker(*words: str, cwd: Path | None = None, variables: Mapping[str, str] | 
     return run([*STOKER, *words], cwd=cwd, variables=variables)
 
 
-def run(command: list[str], *, cwd: Path | None = None, variables: Mapping[str, str] | None = None) -> Result:
+def run(
+    command: list[str],
+    *,
+    cwd: Path | None = None,
+    variables: Mapping[str, str] | None = None,
+    deadline_s: float = DEADLINE_S,
+) -> Result:
     """Any command, with `stoker` on its PATH."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     outer = {name: value for name, value in os.environ.items() if name not in _OF_AN_OUTER_MAKE}
     environment = {**outer, "PATH": path, **(variables or {})}
     done = subprocess.run(
-        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=deadline_s, check=False
     )
     return Result(done.returncode, done.stdout, done.stderr)
 

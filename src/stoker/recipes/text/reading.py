@@ -214,22 +214,22 @@ def _decoded(file: DataFile) -> str:
 
 
 def _columns(name: str, header: Sequence[str], settings: TextSettings) -> tuple[str, str]:
-    text = _column(name, header, settings.text_column, _TEXT_NAMES, flag="text-column", what="text")
-    label = _column(name, header, settings.label_column, _LABEL_NAMES, flag="label-column", what="label")
+    text = _column(name, header, settings.text_column, _TEXT_NAMES, setting="text_column", what="text")
+    label = _column(name, header, settings.label_column, _LABEL_NAMES, setting="label_column", what="label")
     return text, label
 
 
 def _column(  # noqa: PLR0913 - all by name
-    name: str, header: Sequence[str], given: str | None, usual: Sequence[str], *, flag: str, what: str
+    name: str, header: Sequence[str], given: str | None, usual: Sequence[str], *, setting: str, what: str
 ) -> str:
     has = f"It has {', '.join(map(str, header)) or 'none'}"
     if given is not None:
         if given in header:
             return given
-        raise UsageError(f"{name} has no column {given!r} for the {what}. {has}: choose one with --{flag}.")
+        raise UsageError(f"{name} has no column {given!r} for the {what}. {has}: choose one by {setting}.")
     found = next((each for word in usual for each in header if str(each).lower() == word), None)
     if found is None:
-        raise UsageError(f"{name} has no {what} column. {has}: name the one to use with --{flag}.")
+        raise UsageError(f"{name} has no {what} column. {has}: name the one to use by {setting}.")
     return found
 
 
