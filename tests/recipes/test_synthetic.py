@@ -1,6 +1,8 @@
 """The data sets are the same each time, and their truth is what they say."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +91,18 @@ def test_stoker_data_refuses_what_it_cannot_write(tmp_path: Path, capsys: pytest
     assert main(["data", "taxi", "--rows", "5", "--out", str(tmp_path / "rides.txt")]) == 2
     assert "in which format?" in capsys.readouterr().err
     assert main(["data", "taxi", "--rows", "0", "--out", str(tmp_path / "rides.csv")]) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", ["polars", "pyarrow"])
+def test_stoker_data_names_the_extra_it_needs(library: str, tmp_path: Path) -> None:
+    words = ["data", "taxi", "--out", str(tmp_path / "rides.csv")]
+    code = f"import sys; sys.modules[{library!r}] = None; from stoker.cli.main import main; sys.exit(main({words!r}))"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: This needs {library}: pip install 'stoker[tabular]'.\n"
 
 
 def test_area_under_the_curve_counts_ties_half() -> None:

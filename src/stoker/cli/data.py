@@ -9,6 +9,8 @@ from stoker.cli.parser import Arguments, Parser
 from stoker.errors import UsageError
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from stoker.storage import Storage
 
 _SETS = {
@@ -41,6 +43,8 @@ def build(parser: Parser) -> None:
 
 def make(arguments: Arguments) -> None:
     try:
+        import polars as pl
+
         from stoker.recipes import synthetic
     except ImportError as error:
         raise UsageError(f"This needs {error.name}: pip install 'stoker[tabular]'.") from error
@@ -52,7 +56,7 @@ def make(arguments: Arguments) -> None:
     storage = Storage(Home.find().root)
     for path, rows, seed in _parts(arguments, storage):
         rows_made = synthetic.make(arguments.name, rows=rows, seed=seed)
-        _write(rows_made, path, _format(arguments, path), storage)
+        _write(pl.DataFrame(rows_made), path, _format(arguments, path), storage)
         metric, best = synthetic.best_score(arguments.name, rows_made)
         print(path)
         say(f"{rows} rows; the best any model can reach on them: {metric} {best:.4f}.")
@@ -80,12 +84,9 @@ def _format(arguments: Arguments, path: str) -> str:
     return ending
 
 
-def _write(rows: object, path: str, format: str, storage: "Storage") -> None:
+def _write(frame: "pl.DataFrame", path: str, format: str, storage: "Storage") -> None:
     import io
 
-    import polars as pl
-
-    frame = pl.DataFrame(rows)
     local = storage.local_path(path)
     if local is not None:
         local.parent.mkdir(parents=True, exist_ok=True)
