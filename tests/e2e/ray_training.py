@@ -39,10 +39,10 @@ class Training:
         self.client = connect(home)
         wait_ready(self.client, cpus=4)
         self._end = folder / "end"
-        project = write_package(folder / "project", task=textwrap.dedent(TRAIN))
+        self.project = write_package(folder / "project", task=textwrap.dedent(TRAIN), urgent="print('at once')")
         (folder / "job.yaml").write_text(TWO_NODES)
         words = ("--config", str(folder / "job.yaml"), "--max-restarts", "1", "--", str(self._end))
-        done = submit(project, "train", "task", *words)
+        done = submit(self.project, "train", "task", *words)
         assert done.code == 0, done.err
         self.wait_for_steps(attempt=1)
 

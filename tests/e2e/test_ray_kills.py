@@ -10,8 +10,8 @@ import pytest
 
 from stoker.client import connect
 from stoker.home import Home
-from stoker.schema.state import JobState
-from tests.e2e.command import stoker
+from stoker.schema.state import JobState, RunState, StopReason
+from tests.e2e.command import stoker, submit
 from tests.e2e.conftest import kill_server
 from tests.e2e.ray_pool import assert_nothing_is_left, ray_pool
 from tests.e2e.ray_training import Training
@@ -87,6 +87,27 @@ def test_cancelled_run_ends_on_all_nodes(training: Training) -> None:
 
     assert training.client.wait("train", timeout_s=120).state is JobState.CANCELLED
     assert_nothing_is_left(training.cluster, training.nodes)
+
+
+def test_job_of_higher_priority_takes_the_place_of_another_which_checkpoints_waits_and_goes_on(
+    training: Training, tmp_path: Path
+) -> None:
+    whole = tmp_path / "whole.yaml"  # all that the cluster has
+    whole.write_text(
+        "trainingInput: {scaleTier: CUSTOM, masterType: n1-standard-2, workerType: n1-standard-2, workerCount: 2}\n"
+    )
+
+    done = submit(training.project, "urgent", "urgent", "--config", str(whole), "--priority", "9", "--stream-logs")
+
+    assert done.code == 0, done.err
+    assert done.lines.count("at once") == 3
+    job = training.finish(runs=2)
+    first, second = job.trials[0].runs
+    assert (first.state, first.stop) == (RunState.STOPPED, StopReason.PREEMPT)
+    urgent = training.client.job("urgent").trials[0].runs[0]
+    assert first.ended <= urgent.ended <= second.started
+    done_before = len(training.told("train.1.1", "chief-0"))
+    assert training.told("train.1.2", "chief-0")[0] == f"step {done_before}", "no step is lost, none is done twice"
 
 
 def test_job_goes_on_from_its_checkpoint_on_the_next_cluster_when_the_head_is_killed(

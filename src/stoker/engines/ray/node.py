@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 
 _LOG_BYTES = 2000
 _LAST_EVENT_BYTES = 200_000  # a long traceback is in it
+_LOOK_S = 1.0
 _START = 'setsid "$@" </dev/null >>"$0" 2>&1 & echo $!'
 
 
@@ -46,6 +48,7 @@ class Node:
         self._held: list[socket.socket] = []  # so that nobody else is given these ports
         self._pid: int | None = None
         self._lifeline: int | None = None
+        threading.Thread(target=_end_with_raylet, args=(os.getppid(),), name="raylet", daemon=True).start()
 
     def look(self, replicas: list[str]) -> dict[str, Any]:
         """Whether stoker's source is here, and free ports for the node's replicas, held until it starts."""
@@ -119,6 +122,7 @@ class Node:
     def drain(self, server: dict[str, Any]) -> None:
         """Blocks until what a killed supervisor left in this directory has been sent."""
         if (self._run_dir / "spool.jsonl").exists():
+            self.end()  # a node that was thought lost may be there after all
             self.tell_server(server)
             self._pid = self._spawn("--drain")
             _wait_for_end(self._pid)
@@ -163,6 +167,13 @@ class Node:
     def _has_ended(self) -> bool:
         last = _end_of(self._run_dir / "spool.jsonl", _LAST_EVENT_BYTES).rpartition('{"seq":')[2]
         return '"type":"exited"' in last
+
+
+def _end_with_raylet(raylet: int) -> None:
+    """Ray lets a worker that is busy live on when its raylet has ended in order; but nobody could reach us then."""
+    while os.getppid() == raylet:
+        time.sleep(_LOOK_S)
+    os._exit(1)  # the supervisor hears of it by its lifeline, and ends the run
 
 
 def _wait_for_end(pid: int) -> None:
