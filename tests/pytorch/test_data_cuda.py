@@ -91,6 +91,7 @@ def test_memory_is_not_reused_while_the_gpu_still_reads_it(way, monkeypatch):
     assert torch.stack(sums).tolist() == pytest.approx(expected)
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning")
 def test_tensors_on_the_gpu_are_given_without_waiting_for_it():
     stream = open_training(loader_for(TENSORS, {}), seed=1, rank=0, size=1, device="cuda")
     next(stream)
