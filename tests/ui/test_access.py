@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ui.conftest import WAIT_MS, Demo, Seen, Site
+from tests.ui.conftest import WAIT_MS, Demo, Seen, Site, go, open_jobs
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the page is not tested: pip install playwright")
 Page, Browser, expect = playwright.Page, playwright.Browser, playwright.expect
@@ -26,7 +26,7 @@ ADDRESSES = {
     "/jobs/{failed}": "ValueError",
     "/jobs/{single}/logs": "step 32",
     "/jobs/{search}/trials/1": "accuracy",
-    "/jobs/{search}/trials/1?tab=system": "",
+    "/jobs/{search}/trials/1?tab=system": "System use",
     "/jobs/nobody": "nobody",
     "/pools": "Nothing waits",
     "/models": "taxi",
@@ -52,11 +52,68 @@ def findings_everywhere(page: "Page") -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("address", ADDRESSES)
-def test_page_is_for_everybody(page: "Page", site: Site, demo: Demo, seen: Seen, address: str) -> None:
-    page.goto(site.url + address.format(search=demo.search, single=demo.single, failed=demo.failed))
-    expect(page.locator("main")).to_contain_text(ADDRESSES[address])
-    expect(page.locator(".skeleton")).to_have_count(0)
+def test_every_page_is_for_everybody(page: "Page", site: Site, demo: Demo, seen: Seen) -> None:
+    open_jobs(page, site)
+    found = {}
+    for address, text in ADDRESSES.items():
+        go(page, address.format(search=demo.search, single=demo.single, failed=demo.failed))
+        expect(page.locator("main")).to_contain_text(text)
+        expect(page.locator(".skeleton")).to_have_count(0)
+        found[address] = findings_everywhere(page)
+
+    assert {address: wrong for address, wrong in found.items() if wrong} == {}
+    assert seen.errors == []
+
+
+# Where the focus is: its place in the document, its name, whether it can be seen and is in sight.
+FOCUS = """() => {
+  const at = document.activeElement, style = getComputedStyle(at), box = at.getBoundingClientRect();
+  const labels = [...(at.labels ?? [])].map((one) => one.textContent).join(" ");
+  const name = at.getAttribute("aria-label") || labels || at.textContent;
+  return {place: [...document.querySelectorAll("*")].indexOf(at), tag: at.tagName, name: name.trim().slice(0, 40),
+    marked: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 1,
+    inSight: box.bottom > 0 && box.top < innerHeight && box.right > 0 && box.left < innerWidth};
+}"""
+
+
+def test_tab_leads_through_the_page_as_it_is_read(page: "Page", site: Site, demo: Demo) -> None:
+    page.goto(f"{site.url}/jobs/{demo.search}")
+    expect(page.locator("main")).to_contain_text("stopped here")
+    stops = []
+    for _ in range(120):
+        page.keyboard.press("Tab")
+        stop = page.evaluate(FOCUS)
+        if stop["tag"] == "BODY" or (stops and stop["place"] == stops[0]["place"]):
+            break
+        stops.append(stop)
+
+    assert [one["place"] for one in stops] == sorted(one["place"] for one in stops)
+    assert [one["name"] for one in stops if not (one["marked"] and one["inSight"])] == []
+    names = [one["name"] for one in stops]
+    assert names[0] == "Skip to the content"
+    wanted = ["Jobs", "Models", "Search jobs", "Run again", "Search", "Smoothing", "log y", "Filter trials", "Trials"]
+    assert [name for name in wanted if name not in names] == []
+    assert any(name.startswith("Parallel coordinates: 12 lines") for name in names)
+
+
+def test_skip_link_and_dialog_take_the_focus_and_give_it_back(page: "Page", site: Site) -> None:
+    open_jobs(page, site)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    assert findings(page) == []
+    assert page.evaluate("document.querySelector('dialog').contains(document.activeElement)")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    assert page.evaluate("document.activeElement.id") == "main"
+
+
+def test_sign_in_page_is_for_everybody(browser: "Browser", site: Site) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page.goto(site.url)
 
     assert findings_everywhere(page) == []
-    assert seen.errors == []
+    page.close()

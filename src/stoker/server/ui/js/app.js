@@ -119,6 +119,7 @@ const WORDS = { connecting: "Connecting…", live: "Live", reconnecting: "Reconn
 
 live.status.watch((status) => {
   pill.dataset.status = status;
+  pill.hidden = status === "absent";
   pill.textContent = status === "reconnecting" && live.heard.at ? `Reconnecting… as of ${clock(live.heard.at)}` : WORDS[status];
   pill.title = status === "live" ? "What you see changes as it happens" : "Click to try at once";
   main.toggleAttribute("data-stale", status === "reconnecting");

@@ -29,7 +29,7 @@ document.addEventListener("keydown", (event) => {
 /** All keys as a table, for the help dialog. */
 export function keyTable() {
   const rows = [...bound.values()].map(({ key, what }) => h("tr", {},
-    h("td", {}, key.split(" ").map((one) => [h("kbd", {}, NAMES[one] || one), " "])), h("td", {}, what)));
+    h("th", { scope: "row" }, key.split(" ").map((one) => [h("kbd", {}, NAMES[one] || one), " "])), h("td", {}, what)));
   return h("table", { class: "plain-table" }, h("tbody", {}, rows));
 }
 

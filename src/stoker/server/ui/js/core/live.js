@@ -9,9 +9,10 @@ import { signal } from "./store.js";
 
 const WAITS_MS = [300, 600, 1200, 2500, 5000];
 const SILENCE_MS = 45_000; // the server says something every 15 s
+const ABSENT = "NotFoundError";
 const FIRST_LOAD_MS = 400; // do not let the first paint wait for the stream
 
-/** "connecting", "live", "reconnecting" or "paused" (the tab is hidden). */
+/** "connecting", "live", "reconnecting", "paused" (the tab is hidden) or "absent" (there is no such thing to follow). */
 export const status = signal("connecting");
 /** When something was last heard, for "as of 12:03:11". */
 export const heard = { at: 0 };
@@ -59,12 +60,13 @@ function connect() {
   const old = current;
   const mine = { topics: wanted(), stop: new AbortController(), open: false };
   current = mine;
-  listen(mine, old).then(() => false, (error) => error.name === "AbortError").then((given_up) => {
-    if (given_up || current !== mine) return;
+  listen(mine, old).then(() => "", (error) => error.name).then((end) => {
+    if (end === "AbortError" || current !== mine) return;
     current = null;
     old?.stop.abort(new DOMException("replaced", "AbortError"));
     for (const one of subscribers) one.fresh = false;
     if (document.hidden) return;
+    if (end === ABSENT) return void status.set("absent"); // the server is there: trying again would not help
     status.set("reconnecting");
     timer = setTimeout(connect, WAITS_MS[Math.min(failures++, WAITS_MS.length - 1)] * (0.8 + 0.4 * Math.random()));
   });
@@ -80,6 +82,7 @@ async function listen(mine, old) {
     return listen(mine, old);
   }
   if (response.status === 401) location.reload();
+  if (response.status === 404) throw new DOMException("no such topic", ABSENT);
   if (!response.ok) throw new Error(`the stream answers ${response.status}`);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
