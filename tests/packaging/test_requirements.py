@@ -131,3 +131,9 @@ def test_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
 )
 def test_name_of_a_line(line: str, name: str | None) -> None:
     assert name_of(line) == name
+
+
+def test_pypi_itself_is_the_default_and_not_an_option(tmp_path: Path) -> None:
+    text = "--index-url https://pypi.python.org/simple/\n--extra-index-url https://pypi.org/simple\n-i https://other.org/x\n"
+
+    assert lines(tmp_path, text) == ["--index-url https://other.org/x"]

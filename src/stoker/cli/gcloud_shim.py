@@ -1,9 +1,14 @@
-"""`stoker gcloud-shim`: a `gcloud` and a `gsutil` for old scripts, which know AI Platform and storage alone."""
+"""`stoker gcloud-shim`: a `gcloud` and a `gsutil` for old scripts, which know AI Platform and storage alone.
+
+Where there is no docker, a `docker` too, which builds nothing and remembers which directory an image would be of.
+"""
 
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from stoker.cli.output import say
 from stoker.cli.parser import Arguments, Parser
@@ -19,6 +24,7 @@ _RELEASES = ("alpha", "beta")
 _STORAGE = ("cat", "cp", "du", "ls", "rm")
 # gsutil's own flags in front of its verb: parallel, quiet, debug, options, headers.
 _ALONE, _VALUED = ("-m", "-q", "-d", "-D"), ("-o", "-h", "-u")
+_BUILD_VALUED = ("--build-arg", "--platform", "--target", "--network", "--cache-from", "--label")
 _UNDERSTOOD = "ai-platform …, storage cp|ls|rm|cat|du, config get-value project; gsutil cp|ls|rm|cat|du|mb"
 
 
@@ -32,7 +38,7 @@ def install(arguments: Arguments) -> None:
 
     folder = Home.find().make().root / "shim"
     folder.mkdir(exist_ok=True)
-    for name in ("gcloud", "gsutil"):
+    for name in ("gcloud", "gsutil", *_docker(folder)):
         partial = folder / f".{name}.{os.getpid()}"
         command = shlex.join([sys.executable, "-P", "-c", _MAIN, name])
         partial.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
@@ -41,11 +47,23 @@ def install(arguments: Arguments) -> None:
     print(f"export PATH={shlex.quote(str(folder))}:$PATH")
 
 
+def _docker(folder: Path) -> list[str]:
+    """A stand-in only where there is none: who has docker may mean it."""
+    own = folder / "docker"
+    places = [place for place in os.environ.get("PATH", "").split(os.pathsep) if Path(place) != folder]
+    if shutil.which("docker", path=os.pathsep.join(places)):
+        own.unlink(missing_ok=True)
+        return []
+    return ["docker"]
+
+
 def call(words: Sequence[str]) -> int:
     """What `gcloud …` or `gsutil …` means here. UsageError for all that has no meaning."""
     command, rest = words[0], list(words[1:])
     if command == "gsutil":
         return _gsutil(rest)
+    if command == "docker":
+        return _call_docker(rest)
     while rest and (rest[0] in _RELEASES or rest[0] in ("--quiet", "-q")):
         rest = rest[1:]
     match rest[:2]:
@@ -53,6 +71,8 @@ def call(words: Sequence[str]) -> int:
             return _run(rest[1:])
         case ["storage", verb] if verb in _STORAGE:
             return _run(["storage", verb, *_copy_flags(verb, rest[2:])])
+        case ["builds", "submit"]:
+            return _call_docker(["build", *_as_docker(rest[2:])])
         case ["config", "get-value" | "get"] if rest[2:3] in (["project"], ["core/project"]):
             print(os.environ.get(_PROJECT, "stoker"))
             return 0
@@ -63,6 +83,53 @@ def call(words: Sequence[str]) -> int:
             say(f"gcloud {' '.join(rest)}: nothing to do here.")
             return 0
     raise UsageError(f"gcloud {' '.join(rest[:3])} has no meaning here. This gcloud understands: {_UNDERSTOOD}.")
+
+
+def _call_docker(words: list[str]) -> int:
+    """`build` remembers, `tag` too; `push`, `pull` and `login` have nothing to do."""
+    from stoker.cli.containers import remember_build, remember_tag
+    from stoker.home import Home
+
+    home = Home.find().make()
+    match words[:1]:
+        case ["build"]:
+            tags, file, context = _build_words(words[1:])
+            for tag in tags:
+                remember_build(tag, context, file or context / "Dockerfile", home=home)
+            say(f"docker build: nothing is built; a job of {', '.join(tags) or 'it'} runs what its Dockerfile says.")
+            return 0
+        case ["tag"] if len(words) == 3:
+            remember_tag(words[1], words[2], home=home)
+            return 0
+        case ["push" | "pull" | "login" | "rmi"]:
+            say(f"docker {' '.join(words)}: nothing to do here.")
+            return 0
+    raise UsageError(
+        f"docker {' '.join(words[:2])} has no meaning here: containers are not run. Submit the job, or run its code by"
+        " `stoker local train`."
+    )
+
+
+def _build_words(words: list[str]) -> tuple[list[str], Path | None, Path]:
+    """The tags, the Dockerfile if it is named, and the directory."""
+    tags: list[str] = []
+    file: Path | None = None
+    places: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        name, has_value, value = word.partition("=")
+        if name in ("-t", "--tag", "-f", "--file", *_BUILD_VALUED):
+            value = value if has_value else next(rest, "")
+            tags += [value] if name in ("-t", "--tag") else []
+            file = Path(value) if name in ("-f", "--file") else file
+        elif not word.startswith("-"):
+            places.append(word)
+    return tags, file, Path(places[-1] if places else ".")
+
+
+def _as_docker(words: list[str]) -> list[str]:
+    """`gcloud builds submit --tag IMAGE DIR` in docker's words."""
+    return [word for word in words if word.startswith(("-t", "--tag")) or not word.startswith("-")]
 
 
 def _gsutil(words: list[str]) -> int:

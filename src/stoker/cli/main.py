@@ -114,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(words: list[str]) -> int:
     """Do what the words say. Raises StokerError."""
-    if words and words[0] in ("gcloud", "gsutil"):
+    if words and words[0] in ("gcloud", "gsutil", "docker"):
         from stoker.cli.gcloud_shim import call
 
         return call(words)

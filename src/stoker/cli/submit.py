@@ -69,8 +69,31 @@ def submit_training(arguments: Arguments) -> int:
         say(f"Without meaning off Google's cloud, and ignored: {', '.join(reading.ignored)}.")
     home = Home.find().make()
     values = _with_absolute_job_dir(reading.values)
+    image = _image(arguments, reading.values.get("module"), reading.packages)
+    if image is not None:
+        from stoker.cli.containers import of_image
+        from stoker.packaging.tree import source_of_directory
+
+        values, directory = of_image(values, image, home=home)
+        return _submit(arguments, values, look_at(source_of_directory(directory), values, home=home), (), home=home)
     code = _code_of_training(arguments, values, reading.packages, home=home)
     return _submit(arguments, values, code, reading.packages, home=home)
+
+
+def _image(arguments: Arguments, module: str | None, packages: tuple[str, ...]) -> str | None:
+    """The image of a job that names nothing else to run."""
+    if module or packages or arguments.package_path:
+        return None
+    if arguments.master_image_uri:
+        return str(arguments.master_image_uri)
+    if not arguments.config:
+        return None
+    from stoker.schema.dialects.document import load
+
+    training = load(Path(arguments.config)).get("trainingInput")
+    master = training.get("masterConfig") if isinstance(training, dict) else None
+    image = master.get("imageUri") if isinstance(master, dict) else None
+    return str(image) if image else None
 
 
 def create(arguments: Arguments) -> int:

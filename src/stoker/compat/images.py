@@ -112,6 +112,14 @@ def uses_of(files: Mapping[str, bytes], *, entries: Iterable[str]) -> Uses:
     return Uses(frozenset(modules), old_tf or any(map(_OLD_SKLEARN.search, sources)))
 
 
+def is_of_old(name: str) -> bool:
+    """Whether a dotted name, written out, is of TensorFlow 1 or of scikit-learn's time: `tensorflow.Session`."""
+    text = name.encode()
+    return bool(
+        _OLD_TF.search(text.replace(b"tensorflow.", b"tf.", 1)) or _OLD_TF.search(text) or _OLD_SKLEARN.search(text)
+    )
+
+
 def in_images(uses: Uses) -> dict[str, str]:
     """The requirement for each module that an image had."""
     found: dict[str, str] = {}
@@ -119,6 +127,20 @@ def in_images(uses: Uses) -> dict[str, str]:
         if any(name == module or name.startswith(f"{module}.") for name in uses.modules):
             found[module] = OF_RUNTIME_1.get(module, requirement) if uses.is_old else requirement
     return found
+
+
+def as_in_image(uses: Uses, requirements: Iterable[str]) -> list[str]:
+    """For code of runtime 1 that declares its libraries loosely: the releases that were there, and so were kept."""
+    if not uses.is_old:
+        return []
+    parsed = {normal_name(found.name): found for line in requirements if (found := _parsed(line)) is not None}
+    pins = []
+    for line in OF_RUNTIME_1.values():
+        name, _, version = line.partition("==")
+        declared = parsed.get(name)
+        if declared is not None and not declared.url and Version(version) in declared.specifier:
+            pins.append(line)
+    return [pin for pin in pins if pin not in requirements]
 
 
 def went_with(requirements: Iterable[str]) -> list[str]:

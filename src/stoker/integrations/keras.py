@@ -60,12 +60,20 @@ class StokerCallback(keras.callbacks.Callback):  # type: ignore[misc]
                 "The model is not built, so its weights cannot be put back: give it an Input layer, or call"
                 " model.build(input_shape) before fit."
             )
-        self.model.optimizer.build(self.model.trainable_variables)
-        self.model.load_weights(os.path.join(folder, _WEIGHTS))
+        self.read_weights(folder)
         with open(os.path.join(folder, _STATE)) as file:
             state = json.load(file)
         self._step = state["step"]
-        self.model._initial_epoch = state["epoch"]  # what Keras's own BackupAndRestore does
+        self.begin_at(state["epoch"])
+
+    def read_weights(self, folder: str) -> None:
+        """Put back what `write_weights` wrote, the optimizer's state with it."""
+        self.model.optimizer.build(self.model.trainable_variables)
+        self.model.load_weights(os.path.join(folder, _WEIGHTS))
+
+    def begin_at(self, epoch: int) -> None:
+        """Have `fit` go on with this epoch."""
+        self.model._initial_epoch = epoch  # what Keras's own BackupAndRestore does
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self._epoch = epoch
@@ -102,7 +110,10 @@ class StokerCallback(keras.callbacks.Callback):  # type: ignore[misc]
             return
         folder = os.path.join(self._link.context.checkpoint_dir, f"step-{self._step:09d}")
         os.makedirs(folder, exist_ok=True)
-        self.model.save_weights(os.path.join(folder, _WEIGHTS), overwrite=True)
+        self.write_weights(folder)
         with open(os.path.join(folder, _STATE), "w") as file:
             json.dump({"epoch": epoch, "step": self._step}, file)
         self._link.keep(folder, self._step, framework="keras", epoch=epoch)
+
+    def write_weights(self, folder: str) -> None:
+        self.model.save_weights(os.path.join(folder, _WEIGHTS), overwrite=True)

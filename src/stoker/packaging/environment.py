@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.home import Home, write_private
 from stoker.packaging.fingerprint import fingerprint
-from stoker.packaging.layer import installed_in, make_layer, provided_folder
+from stoker.packaging.layer import installed_in, make_layer, mend, provided_folder
 from stoker.packaging.needs import Needs
 from stoker.packaging.resolution import Resolution, forget, remember, remembered
 from stoker.packaging.runtimes import Choice, Runtime, choose
@@ -160,6 +160,7 @@ def _make(order: _Order, *, say: Say) -> tuple[str, ...]:
         shutil.rmtree(order.folder, ignore_errors=True)
         raise
     installed = installed_in(order.folder, order.runtime)
+    mend(order.folder, order.runtime, installed)
     record = {"installed": installed, "runtime": str(order.runtime), "requirements": order.needs.requirements}
     write_private(order.record, json.dumps(record, indent=1))
     return installed

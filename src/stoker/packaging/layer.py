@@ -5,6 +5,7 @@ Made by hand: two links and two small files take a millisecond, where `python -m
 
 import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from stoker.home import Home
@@ -41,6 +42,14 @@ def make_venv(folder: Path, runtime: Runtime) -> Path:
     return packages
 
 
+def mend(folder: Path, runtime: Runtime, installed: Sequence[str]) -> None:
+    """Make up for what is known to be wrong with what was installed."""
+    if any(label.startswith("torchvision ") for label in installed):
+        # PyPI has only builds for GPUs, which cannot be imported beside a torch for CPUs. Costs others nothing.
+        file = site_packages(folder, runtime) / "_stoker_torchvision.pth"  # read after _stoker_runtime.pth
+        file.write_text("import stoker_torchvision\n")
+
+
 def installed_in(folder: Path, runtime: Runtime) -> tuple[str, ...]:
     """What the layer itself holds: "six 1.17.0"."""
     names = [name for name in sorted(os.listdir(site_packages(folder, runtime))) if name.endswith(".dist-info")]
@@ -61,6 +70,7 @@ def provided_folder(home: Home) -> Path:
         "hypertune": own / "packaging" / "provided" / "hypertune",
         "determined": own / "compat" / "names" / "determined",
         "stoker_buckets": own / "gateway" / "provided" / "stoker_buckets",
+        "stoker_torchvision.py": own / "packaging" / "provided" / "stoker_torchvision.py",
     }
     for name, target in targets.items():
         link = folder / name

@@ -22,6 +22,8 @@ _COMMENT = re.compile(r"(^|\s)#.*$")
 _NAME = re.compile(r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(\[[^]]*\])?")
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _EGG = re.compile(r"[#&]egg=([A-Za-z0-9._-]+)(\[[^]]*\])?")
+# Old files name PyPI itself. It is the default; where pip is told of a mirror of it, the mirror is meant.
+_PYPI = re.compile(r"--(extra-)?index-url https?://(pypi\.org|pypi\.python\.org)/(simple|pypi)/?")
 _HERE = re.compile(r"\./?(\[([^]]*)\])?")
 
 
@@ -122,7 +124,8 @@ def _add_option(line: str, where: str, file: Path, found: Requirements) -> None:
             raise UsageError(f"{where}: there is no {folder} to find links in.")
         found.lines.append(f"--find-links {folder}")
     elif option in PASSED_ON:
-        found.lines.append(f"{option} {value}".strip())
+        if not _PYPI.fullmatch(f"{option} {value}"):
+            found.lines.append(f"{option} {value}".strip())
     elif option not in _DROPPED:
         raise UsageError(f"{where}: stoker does not know the option {option}. Known: {', '.join(PASSED_ON)}.")
 

@@ -31,7 +31,11 @@ _PORT_ORDER = ("chief", "ps", "worker")
 
 
 def command(plan: Plan, python: Path) -> list[str]:
-    """The words to run. To a module come, after the user's arguments, its search's hyperparameters and `--job-dir`."""
+    """The words to run. To a module come, after the user's arguments, its search's hyperparameters and `--job-dir`.
+
+    So they do to the command of a container's Dockerfile, as they came to the container.
+    """
+    takes_flags = plan.command is None or plan.data.get("stoker", {}).get("container") is True
     if plan.command is not None:
         words = list(plan.command)
         if words[0] in ("python", "python3"):
@@ -39,10 +43,10 @@ def command(plan: Plan, python: Path) -> list[str]:
     else:
         words = [str(python), "-m", str(plan.module)]
     words += plan.args
-    if plan.in_search and plan.command is None:
+    if plan.in_search and takes_flags:
         for name, value in _flat(plan.hparams):
             words += [f"--{name}", _word(value)]
-    if plan.job_dir is not None and plan.command is None:
+    if plan.job_dir is not None and takes_flags:
         words += ["--job-dir", plan.job_dir]
     return words
 

@@ -18,10 +18,12 @@ _MODULES = (
     "core",
     "errors",
     "experimental",
+    "horovod",
     "keras",
     "launch",
     "lightning",
     "pytorch",
+    "tensorboard",
     "transformers",
     "util",
 )

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import keras
+
 from stoker.compat.determined.cluster import run_context
-from stoker.compat.determined.keras_callbacks import DeterminedCallback
+from stoker.compat.determined.keras_callbacks import Callback, DeterminedCallback
 from stoker.errors import UsageError
 
 InputData = Any  # a pair of arrays, a tf.data.Dataset, a keras Sequence
@@ -14,6 +16,15 @@ class TFKerasTrialContext:
 
     def __init__(self) -> None:
         self._run = run_context()
+        self.experimental = self  # cache_train_dataset and its kin were below this name
+        self.fit_settings: dict[str, Any] = {}
+        self.stop_requested = False
+
+    @property
+    def distributed(self) -> Any:
+        from stoker.compat.determined.core import DummyDistributedContext  # noqa: PLC0415 - rarely asked
+
+        return DummyDistributedContext()
 
     def get_hparam(self, name: str) -> Any:
         if name not in self._run.hparams:
@@ -38,10 +49,26 @@ class TFKerasTrialContext:
     def get_trial_seed(self) -> int:
         return int(self._run.seed)
 
+    def get_tensorboard_path(self) -> str:
+        return f"{self._run.run_dir}/tensorboard"
+
+    def set_stop_requested(self, stop_requested: bool) -> None:
+        self.stop_requested = stop_requested
+
+    def get_stop_requested(self) -> bool:
+        return self.stop_requested
+
+    def configure_fit(
+        self, verbose: Any = None, class_weight: Any = None, validation_steps: int | None = None, **more: Any
+    ) -> None:
+        """Of these, what `fit` is given; workers and queues were for another Keras."""
+        given = {"verbose": verbose, "class_weight": class_weight, "validation_steps": validation_steps}
+        self.fit_settings |= {name: value for name, value in given.items() if value is not None}
+
     def wrap_model(self, model: Any) -> Any:
         return model
 
-    def wrap_optimizer(self, optimizer: Any) -> Any:
+    def wrap_optimizer(self, optimizer: Any, **settings: Any) -> Any:
         return optimizer
 
     def wrap_dataset(self, dataset: Any, shard: bool = True) -> Any:
@@ -55,6 +82,8 @@ class TFKerasTrialContext:
 
 class TFKerasTrial:
     """Write `build_model` and the two data loaders; `keras_callbacks` if wanted."""
+
+    trial_context_class = TFKerasTrialContext
 
     def __init__(self, context: TFKerasTrialContext) -> None:
         self.context = context
@@ -85,18 +114,60 @@ def train_keras(cls: type[Any], settings: dict[str, Any]) -> None:
     else:  # an epoch is then what lies between two validations
         batches = int(length.get("batches") or max(int(length["records"]) // context.get_global_batch_size(), 1))
         period = int((settings.get("validation_period") or {}).get("batches", 0)) or batches
-        epochs, training["steps_per_epoch"] = -(-batches // period), min(period, batches)
-        training["x"] = _repeated(training["x"])
-    callbacks = [*trial.keras_callbacks(), DeterminedCallback(None)]
-    model.fit(**training, validation_data=validation, epochs=epochs, callbacks=callbacks)
+        epochs, steps = -(-batches // period), min(period, batches)
+        training = _repeated(training, steps=steps)
+    callbacks = [*trial.keras_callbacks(), _StopWhenAsked(context), DeterminedCallback(None)]
+    model.fit(**training, **context.fit_settings, validation_data=validation, epochs=epochs, callbacks=callbacks)
+
+
+class _StopWhenAsked(Callback):  # type: ignore[misc]
+    """Ends the fit after an epoch, where the trial's own code has asked for it."""
+
+    def __init__(self, context: TFKerasTrialContext) -> None:
+        super().__init__()
+        self._context = context
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if self._context.stop_requested:
+            self.model.stop_training = True
 
 
 def _fit_arguments(data: Any, context: TFKerasTrialContext) -> dict[str, Any]:
     """Arrays come as a pair; datasets and sequences bring their own batches."""
     if isinstance(data, tuple):
-        return {"x": data[0], "y": data[1], "batch_size": context.get_per_slot_batch_size()}
+        names = ("x", "y", "sample_weight")
+        return {**dict(zip(names, data, strict=False)), "batch_size": context.get_per_slot_batch_size()}
     return {"x": data}
 
 
-def _repeated(data: Any) -> Any:
-    return data.repeat() if hasattr(data, "repeat") and hasattr(data, "element_spec") else data
+def _repeated(training: dict[str, Any], *, steps: int) -> dict[str, Any]:
+    """An epoch of so many batches, whatever the data's own length: it goes on where the epoch before has ended."""
+    data = training["x"]
+    if hasattr(data, "repeat") and hasattr(data, "element_spec"):
+        return {"x": data.repeat(), "steps_per_epoch": steps}
+    if "batch_size" not in training:
+        return {"x": _over_and_over(data, steps)} if hasattr(data, "__getitem__") else {"x": data}
+    import tensorflow as tf  # noqa: PLC0415 - takes seconds
+
+    arrays = tuple(training[name] for name in ("x", "y", "sample_weight") if name in training)
+    batches = tf.data.Dataset.from_tensor_slices(arrays).batch(training["batch_size"])
+    return {"x": batches.repeat(), "steps_per_epoch": steps}
+
+
+def _over_and_over(sequence: Any, steps: int) -> Any:
+    """A sequence rather than a generator, whose thread would keep Keras 3 from ending."""
+    base = getattr(keras.utils, "PyDataset", None) or keras.utils.Sequence
+
+    class Repeated(base):  # type: ignore[misc, valid-type]
+        begun = 0
+
+        def __len__(self) -> int:
+            return steps
+
+        def __getitem__(self, place: int) -> Any:
+            return sequence[(self.begun + place) % len(sequence)]
+
+        def on_epoch_end(self) -> None:
+            self.begun += steps
+
+    return Repeated()

@@ -3,7 +3,6 @@
 import enum
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,10 +15,12 @@ from typing import Any
 import yaml
 
 from stoker.client import Client, connect
+from stoker.compat.determined.sdk_checkpoint import Checkpoint, TrainingMetadata, order_of
 from stoker.errors import NotFoundError, StokerError
 from stoker.schema.record import CheckpointRecord, Job, MetricPoint
 from stoker.schema.record import Trial as TrialRecord
 from stoker.schema.registry import NewModel, NewVersion, RegisteredModel, Version
+from stoker.schema.search import Goal
 from stoker.schema.state import JobState
 
 _PAGE = 1000
@@ -35,6 +36,13 @@ class ExperimentState(enum.Enum):
     CANCELED = "CANCELED"
     ERROR = "ERROR"
     QUEUED = "QUEUED"
+    # Never the state of one that is here, but code compares with them.
+    STOPPING_COMPLETED = "STOPPING_COMPLETED"
+    STOPPING_ERROR = "STOPPING_ERROR"
+    STOPPING_KILLED = "STOPPING_KILLED"
+    DELETED = "DELETED"
+    DELETING = "DELETING"
+    DELETE_FAILED = "DELETE_FAILED"
 
     @classmethod
     def of(cls, state: JobState) -> "ExperimentState":
@@ -61,32 +69,6 @@ class TrialMetrics:
     metrics: dict[str, float]
     group: str
     report_time: float
-
-
-class Checkpoint:
-    """A checkpoint of a trial, kept with its run."""
-
-    def __init__(self, record: CheckpointRecord, job: str) -> None:
-        self._record, self.experiment = record, job
-        self.uuid = str(record.metadata.get("uuid") or record.path)
-        self.metadata = {"steps_completed": record.step, **record.metadata}
-        self.report_time = record.time
-
-    def download(self, path: "str | os.PathLike[str] | None" = None, mode: Any = None) -> str:
-        """Copy it to a folder and return that; `checkpoints/UUID` if none is named."""
-        target = Path(path) if path is not None else Path("checkpoints") / Path(self._record.path).name
-        source = Path(self._record.path)
-        if not source.exists():
-            raise NotFoundError(f"The checkpoint {source} is not there any more.")
-        if source.is_dir():
-            shutil.copytree(source, target, dirs_exist_ok=True)
-        else:
-            target.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, target)
-        return str(target)
-
-    def __repr__(self) -> str:
-        return f"Checkpoint(uuid={self.uuid}, steps_completed={self._record.step})"
 
 
 class Trial:
@@ -136,24 +118,45 @@ class Trial:
     def stream_validation_metrics(self) -> Iterator[TrialMetrics]:
         return self.iter_metrics("validation")
 
-    def list_checkpoints(self, **settings: Any) -> list[Checkpoint]:
-        """Newest first."""
+    def list_checkpoints(
+        self, sort_by: Any = None, order_by: Any = None, max_results: int | None = None
+    ) -> list[Checkpoint]:
+        """Newest first, if nothing else is asked for; by a metric's name, what was reported where each was saved."""
         own = [found for found in self._client.checkpoints(self._job) if found.trial == self._record.number]
-        return [Checkpoint(record, self._job) for record in sorted(own, key=lambda record: -record.step)]
+        if sort_by is None and order_by is None:
+            ordered = sorted(own, key=lambda record: -record.step)
+        else:
+            order = order_of(sort_by, order_by, None, searcher=searcher_of(self._client.job(self._job)))
+            ordered = order.apply(own, self._client.metrics(self._job))
+        return [checkpoint_of(self._client, record, self._job) for record in ordered][:max_results]
 
     get_checkpoints = list_checkpoints
 
     def select_checkpoint(
-        self, latest: bool = False, best: bool = False, uuid: str | None = None, **settings: Any
+        self,
+        latest: bool = False,
+        best: bool = False,
+        uuid: str | None = None,
+        sort_by: str | None = None,
+        smaller_is_better: bool | None = None,
     ) -> Checkpoint:
-        """The newest, or the one of this uuid; the best is the newest, for a run keeps its best last."""
-        for checkpoint in self.list_checkpoints():
+        """The newest, the best by the searched or a named metric, or the one of this uuid."""
+        if best:
+            order = order_of(sort_by, None, smaller_is_better, searcher=searcher_of(self._client.job(self._job)))
+            own = [found for found in self._client.checkpoints(self._job) if found.trial == self._record.number]
+            found = [
+                checkpoint_of(self._client, record, self._job)
+                for record in order.apply(sorted(own, key=lambda r: -r.step), self._client.metrics(self._job))
+            ]
+        else:
+            found = self.list_checkpoints()
+        for checkpoint in found:
             if uuid is None or checkpoint.uuid == uuid:
                 return checkpoint
         raise NotFoundError(f"Trial {self.id} has no checkpoint{f' {uuid}' if uuid else ''}.")
 
     def top_checkpoint(self, sort_by: str | None = None, smaller_is_better: bool | None = None) -> Checkpoint:
-        return self.select_checkpoint(best=True)
+        return self.select_checkpoint(best=True, sort_by=sort_by, smaller_is_better=smaller_is_better)
 
     def kill(self) -> None:
         """Ends its experiment: trials are not ended one by one here."""
@@ -209,21 +212,42 @@ class Experiment:
 
     get_trials = list_trials
 
-    def list_checkpoints(self, max_results: int | None = None, **settings: Any) -> list[Checkpoint]:
-        """Those of the best trials first."""
-        records = self._client.checkpoints(self.id)
-        status = self._client.search(self.id, best=100) if self._job.spec.search is not None else None
-        ranks = {trial.number: rank for rank, trial in enumerate(status.best)} if status is not None else {}
-        ordered = sorted(records, key=lambda record: (ranks.get(record.trial, len(ranks)), -record.step))
-        return [Checkpoint(record, self.id) for record in ordered][:max_results]
+    def list_checkpoints(
+        self,
+        sort_by: Any = None,
+        order_by: Any = None,
+        max_results: int | None = None,
+        smaller_is_better: bool | None = None,
+    ) -> list[Checkpoint]:
+        """The best by the searched metric first, if nothing else is asked for."""
+        order = order_of(sort_by, order_by, smaller_is_better, searcher=searcher_of(self._job))
+        newest_first = sorted(self._client.checkpoints(self.id), key=lambda record: -record.step)
+        ordered = order.apply(newest_first, self._client.metrics(self.id))
+        return [checkpoint_of(self._client, record, self.id) for record in ordered][:max_results]
 
-    def top_n_checkpoints(self, limit: int, **settings: Any) -> list[Checkpoint]:
-        return self.list_checkpoints(max_results=limit)
+    def top_n_checkpoints(
+        self, limit: int, sort_by: str | None = None, smaller_is_better: bool | None = None
+    ) -> list[Checkpoint]:
+        return self.list_checkpoints(sort_by, max_results=limit, smaller_is_better=smaller_is_better)
 
-    def top_checkpoint(self, **settings: Any) -> Checkpoint:
-        for checkpoint in self.list_checkpoints(max_results=1):
+    def top_checkpoint(self, sort_by: str | None = None, smaller_is_better: bool | None = None) -> Checkpoint:
+        for checkpoint in self.top_n_checkpoints(1, sort_by, smaller_is_better):
             return checkpoint
         raise NotFoundError(f"Experiment {self.id} has no checkpoint.")
+
+    @property
+    def labels(self) -> set[str]:
+        return set(self.reload()._job.labels)
+
+    @property
+    def description(self) -> str:
+        return str(self.config.get("description") or "")
+
+    def add_label(self, label: str) -> None:
+        self._client.update(self.id, labels={**self.reload()._job.labels, label: ""})
+
+    def archive(self) -> None:
+        self.add_label("archived")
 
     def pause(self) -> None:
         self._client.pause(self.id)
@@ -347,7 +371,7 @@ class Determined:
         for job in self._client.jobs(limit=1000):
             for record in self._client.checkpoints(job.id):
                 if uuid in (record.path, record.metadata.get("uuid")):
-                    return Checkpoint(record, job.id)
+                    return checkpoint_of(self._client, record, job.id)
         raise NotFoundError(f"No checkpoint {uuid}.")
 
     def create_model(self, name: str, description: str | None = "", metadata: Any = None, **settings: Any) -> Model:
@@ -361,9 +385,37 @@ class Determined:
 
     get_models = list_models
 
+    def get_workspace(self, name: str) -> Any:
+        raise NotFoundError(f"There is no workspace {name!r}: experiments are not sorted into workspaces here.")
+
+    create_workspace = get_workspace
+
     def iter_trials_metrics(self, trial_ids: list[int], group: str) -> Iterator[TrialMetrics]:
         for trial_id in trial_ids:
             yield from self.get_trial(trial_id).iter_metrics(group)
+
+
+def searcher_of(job: Job) -> tuple[str, bool]:
+    """The metric that is searched for, and whether less of it is better."""
+    search = job.spec.search
+    if search is None or search.metric is None:
+        return "", True
+    return search.metric, search.goal is Goal.MINIMIZE
+
+
+def checkpoint_of(client: Client, record: CheckpointRecord, job: str) -> Checkpoint:
+    def training() -> TrainingMetadata:
+        experiment = Experiment(client, client.job(job))
+        trial = client.trials(job, trial=record.trial, limit=1).trials[0]
+        at_step = {
+            name: value
+            for point in client.metrics(job)
+            if (point.trial, point.step, point.group) == (record.trial, record.step, "validation")
+            for name, value in point.values.items()
+        }
+        return TrainingMetadata(experiment.config, job, trial.id, trial.hparams, at_step)
+
+    return Checkpoint(record, job, training=training)
 
 
 def _report(trial_id: int, point: MetricPoint) -> TrialMetrics:

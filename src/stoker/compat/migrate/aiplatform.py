@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from stoker.compat.migrate.containers import job_of as job_of_container
 from stoker.compat.migrate.containers import read_dockerfile
 from stoker.compat.migrate.directory import Call, Directory
 from stoker.compat.migrate.findings import Finding, Verdict
@@ -88,7 +89,8 @@ def _guessed(directory: Directory, findings: list[Finding]) -> Values:
     """Without a script that says: the container's entrypoint, or the only module that looks like a task."""
     dockerfiles = [path for path in directory.paths if path.rsplit("/", 1)[-1] == "Dockerfile"]
     if dockerfiles:
-        container = read_dockerfile(directory.root / dockerfiles[0])
+        context = directory.root
+        container = read_dockerfile(context / dockerfiles[0], context=context)
         if container.command:
             findings.append(
                 Finding(
@@ -98,8 +100,7 @@ def _guessed(directory: Directory, findings: list[Finding]) -> Values:
                     dockerfiles[0],
                 )
             )
-            found: Values = {"kind": "command", "command": list(container.command)}
-            return overlay(found, {"environment": {"requirements": list(container.requirements)}})
+            return job_of_container(container, context)
         findings.append(
             Finding(Verdict.CANNOT, "container", "it has no ENTRYPOINT or CMD that can be read", dockerfiles[0])
         )

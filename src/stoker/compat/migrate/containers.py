@@ -1,13 +1,20 @@
-"""A Dockerfile as far as it says what to run and what that needs."""
+"""A Dockerfile as far as it says what to run, what that needs, and where in the image the files come to lie."""
 
 import json
+import posixpath
 import re
 import shlex
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from stoker.schema.dialects.reading import Values
 
 PIP = re.compile(r"(?:pip3?|python3?\s+-m\s+pip)\s+install\s+([^&|;]+)")
 _VALUED = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-c", "--constraint", "-t", "--target")
+_TOOLS = re.compile(r"(pip|setuptools|wheel|cloudml-hypertune)\b", re.IGNORECASE)  # of the environment's, or ours
+_PYTHON = re.compile(r"(?:.*/)?python3?(?:\.\d+)?")
+_NAMES = ("Dockerfile", "dockerfile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,24 +24,81 @@ class Container:
     base: str | None
     command: tuple[str, ...]
     requirements: tuple[str, ...]
+    variables: dict[str, str] = field(default_factory=dict)
+    folder: str = "/"  # where the command runs
+    copies: tuple[tuple[str, str], ...] = ()  # a path of the context, and where it is in the image
 
 
-def read_dockerfile(path: Path) -> Container:
-    """The last FROM, ENTRYPOINT and CMD, and the packages of every `pip install`."""
+def read_dockerfile(path: Path, *, context: Path | None = None) -> Container:
+    """The last FROM, ENTRYPOINT and CMD, what is copied and set, and the packages of every `pip install`."""
     base: str | None = None
     words: dict[str, tuple[str, ...]] = {}
     requirements: list[str] = []
-    for line in path.read_text(encoding="utf-8", errors="replace").replace("\\\n", " ").splitlines():
-        instruction, _, rest = line.strip().partition(" ")
-        match instruction.upper():
+    variables: dict[str, str] = {}
+    folder, copies = "/", []
+    for instruction, rest in _instructions(path):
+        match instruction:
             case "FROM":
                 base = rest.split()[0] if rest.split() else None
             case "ENTRYPOINT" | "CMD":
-                words[instruction.upper()] = _command(rest.strip())
+                words[instruction] = _command(rest)
             case "RUN":
                 for found in PIP.finditer(rest):
-                    requirements += pip_packages(found[1], beside=path.parent)
-    return Container(base, words.get("ENTRYPOINT", ()) + words.get("CMD", ()), tuple(dict.fromkeys(requirements)))
+                    requirements += pip_packages(found[1], beside=path.parent, context=context)
+            case "WORKDIR":
+                folder = posixpath.join(folder, rest)
+            case "ENV":
+                variables |= _variables(rest)
+            case "COPY" | "ADD":
+                copies += _copies(rest, folder)
+    command = words.get("ENTRYPOINT", ()) + words.get("CMD", ())
+    return Container(base, command, tuple(dict.fromkeys(requirements)), variables, folder, tuple(copies))
+
+
+def find_dockerfile(folder: Path) -> Path | None:
+    return next((folder / name for name in _NAMES if (folder / name).is_file()), None)
+
+
+def job_of(container: Container, context: Path) -> Values:
+    """Its command as a job's, in the words of the directory that the image was built of."""
+    words = [_outside(word, container, context) for word in container.command]
+    if words and _PYTHON.fullmatch(words[0]):
+        words[0] = "python"
+    found: Values = {"kind": "command", "command": words, "data": {"stoker": {"container": True}}}
+    environment: Values = {}
+    if container.requirements:
+        environment["requirements"] = list(container.requirements)
+    own = {name: value for name, value in container.variables.items() if name != "PATH" and "$" not in value}
+    if own:
+        environment["variables"] = own
+    return {**found, "environment": environment} if environment else found
+
+
+def pip_packages(text: str, *, beside: Path, context: Path | None = None) -> list[str]:
+    """What the words after `pip install` name, those of its -r files among them."""
+    found: list[str] = []
+    words = iter(shlex.split(text, comments=True))
+    for word in words:
+        if word in ("-r", "--requirement"):
+            name = next(words, "").lstrip("./").rsplit("/", 1)[-1]
+            file = next((at / name for at in (beside, context or beside) if (at / name).is_file()), None)
+            if file is not None:
+                found += [
+                    line.strip() for line in file.read_text().splitlines() if line.strip() and line[0] not in "#-"
+                ]
+        elif word in _VALUED:
+            next(words, None)
+        elif not word.startswith(("-", "/")) and word not in (".", "./") and "$" not in word:
+            found.append(word)
+    return [line for line in found if not _TOOLS.match(line)]
+
+
+def _instructions(path: Path) -> Iterable[tuple[str, str]]:
+    text = path.read_text(encoding="utf-8", errors="replace")
+    kept = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    for line in "\n".join(kept).replace("\\\n", " ").splitlines():
+        instruction, _, rest = line.strip().partition(" ")
+        yield instruction.upper(), rest.strip()
 
 
 def _command(text: str) -> tuple[str, ...]:
@@ -47,19 +111,43 @@ def _command(text: str) -> tuple[str, ...]:
     return ("sh", "-c", text) if text else ()
 
 
-def pip_packages(text: str, *, beside: Path) -> list[str]:
-    """What the words after `pip install` name, those of its -r files among them."""
-    found: list[str] = []
-    words = iter(shlex.split(text, comments=True))
-    for word in words:
-        if word in ("-r", "--requirement"):
-            file = beside / next(words, "").lstrip("./").rsplit("/", 1)[-1]
-            if file.is_file():
-                found += [
-                    line.strip() for line in file.read_text().splitlines() if line.strip() and line[0] not in "#-"
-                ]
-        elif word in _VALUED:
-            next(words, None)
-        elif not word.startswith("-") and word not in (".", "./"):
-            found.append(word)
-    return found
+def _variables(text: str) -> dict[str, str]:
+    """`ENV A=1 B="x y"`, and the older `ENV A 1`."""
+    words = shlex.split(text)
+    if words and "=" not in words[0]:
+        return {words[0]: " ".join(words[1:])}
+    return dict(word.split("=", 1) for word in words if "=" in word)
+
+
+def _copies(text: str, folder: str) -> list[tuple[str, str]]:
+    words = [word for word in shlex.split(text) if not word.startswith("--")]
+    if len(words) < 2:
+        return []
+    target = posixpath.join(folder, words[-1])
+    return [(posixpath.normpath(source), target) for source in words[:-1]]
+
+
+def _outside(word: str, container: Container, context: Path) -> str:
+    """A path in the image as the path in the context that was copied there; any other word as it is."""
+    if word.startswith("-") or not word.endswith((".py", ".sh")):
+        return word
+    if not word.startswith("/") and (context / word).is_file():
+        return word
+    inside = posixpath.normpath(posixpath.join(container.folder, word))
+    for source, target in reversed(container.copies):
+        for candidate in _sources(inside, source, target):
+            if (context / candidate).is_file():
+                return candidate
+    return word
+
+
+def _sources(inside: str, source: str, target: str) -> Iterable[str]:
+    """Where a file of the image may come from: from the very file copied, or from below a copied folder."""
+    target = posixpath.normpath(target)
+    if inside == target:
+        yield source
+    if inside.startswith(target.rstrip("/") + "/"):
+        rest = inside[len(target.rstrip("/")) + 1 :]
+        yield posixpath.normpath(posixpath.join(source, rest))
+        if rest == posixpath.basename(source):
+            yield source

@@ -10,14 +10,6 @@ from stoker.schema.dialects import determined
 from stoker.schema.dialects.document import is_determined
 from stoker.schema.dialects.reading import Values
 
-# What is not there, by the name that code uses.
-_MISSING = {
-    "determined.pytorch.deepspeed": "DeepSpeedTrial is not supported. Use a PyTorchTrial with FSDP, or the Core API",
-    "determined.searcher": "custom searchers were removed from Determined in 0.38. Use a search of the file",
-    "determined.estimator": "EstimatorTrial was removed from Determined. Use Keras or the Core API",
-    "determined.horovod": "Horovod is not supported. Use determined.launch.torch_distributed",
-}
-
 
 def evidence(directory: Directory) -> Iterator[str]:
     for path in experiment_files(directory):
@@ -58,10 +50,6 @@ def job_of(directory: Directory) -> tuple[Values, list[Finding], list[str]]:
             detail += f"; of no meaning without containers: {', '.join(reading.ignored)}"
         findings.append(Finding(Verdict.RUNS, "experiment", detail, path))
         values = values or reading.values
-    for name, why in _MISSING.items():
-        use = directory.first_use(name)
-        if use is not None:
-            findings.append(Finding(Verdict.CANNOT, name, why, use.where))
     return values, findings, commands
 
 

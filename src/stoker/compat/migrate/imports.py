@@ -1,41 +1,33 @@
-"""Libraries that code imports and nobody provides: not the package, not the runtime, not what it requires."""
+"""Libraries that code imports and nobody provides: not the package, not the runtime, not the platforms' images."""
 
 import importlib.util
 import sys
 from collections.abc import Iterable, Iterator
 
+from stoker.compat.images import IN_IMAGES, Uses
 from stoker.compat.migrate.directory import Directory, Use
 from stoker.packaging.requirements import name_of, normal_name
 
 _PROVIDED = frozenset({"stoker", "hypertune", "determined", "setuptools", "pkg_resources"})
 # Where a module's name is not its distribution's.
-_DISTRIBUTIONS = {
-    "attr": "attrs",
-    "bs4": "beautifulsoup4",
-    "cv2": "opencv-python-headless",
-    "PIL": "pillow",
-    "ruamel": "ruamel.yaml",
-    "skimage": "scikit-image",
-    "sklearn": "scikit-learn",
-    "yaml": "pyyaml",
-}
+_DISTRIBUTIONS = {"attr": "attrs", "bs4": "beautifulsoup4", "skimage": "scikit-image"}
 _OF_GOOGLE = {
-    "google.cloud.storage": "google-cloud-storage",
-    "google.cloud.bigquery": "google-cloud-bigquery",
     "google.cloud.logging": "google-cloud-logging",
     "google.protobuf": "protobuf",
 }
 
 
-def undeclared(directory: Directory, requirements: Iterable[str]) -> Iterator[tuple[str, Use]]:
-    """A requirement to add, and the import that needs it. Judged by the Python that stoker itself runs on."""
-    own = {path.split("/")[0].removesuffix(".py") for path in directory.paths}
-    own |= {part.removesuffix(".py") for path in directory.paths for part in path.split("/")}
+def unprovided(directory: Directory, uses: Uses, requirements: Iterable[str]) -> Iterator[tuple[str, Use]]:
+    """A requirement to add, and the import that needs it. Judged by the Python that stoker itself runs on.
+
+    Only of what the job's entry imports for sure, which `uses` says.
+    """
+    own = {part.removesuffix(".py") for path in directory.paths for part in path.split("/")}
     declared = {normal_name(name) for line in requirements if (name := name_of(line))}
     seen: set[str] = set()
     for use in directory.uses:
         top = use.name.split(".")[0]
-        if top in own or top in sys.stdlib_module_names or top in _PROVIDED:
+        if top in own or top in sys.stdlib_module_names or top in _PROVIDED or not _is_among(use.name, uses.modules):
             continue
         wanted = _distribution(use.name)
         if wanted is None or wanted in seen or normal_name(wanted) in declared or _is_installed(use.name):
@@ -44,7 +36,14 @@ def undeclared(directory: Directory, requirements: Iterable[str]) -> Iterator[tu
         yield wanted, use
 
 
+def _is_among(name: str, modules: Iterable[str]) -> bool:
+    return any(name == module or name.startswith(f"{module}.") for module in modules)
+
+
 def _distribution(name: str) -> str | None:
+    """None for what the images had: that is supplied."""
+    if _is_among(name, IN_IMAGES):
+        return None
     top = name.split(".")[0]
     if top != "google":
         return _DISTRIBUTIONS.get(top, top)

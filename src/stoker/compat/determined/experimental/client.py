@@ -3,7 +3,6 @@
 from typing import Any
 
 from stoker.compat.determined.sdk import (
-    Checkpoint,
     Determined,
     Experiment,
     ExperimentState,
@@ -13,15 +12,28 @@ from stoker.compat.determined.sdk import (
     TrialMetrics,
     TrialState,
 )
+from stoker.compat.determined.sdk_checkpoint import (
+    Checkpoint,
+    CheckpointSortBy,
+    CheckpointState,
+    DownloadMode,
+    OrderBy,
+)
+from stoker.compat.determined.sdk_checkpoint import OrderBy as CheckpointOrderBy
 from stoker.compat.determined.sdk_functions import login, of_session
 
 __all__ = [
     "Checkpoint",
+    "CheckpointOrderBy",
+    "CheckpointSortBy",
+    "CheckpointState",
     "Determined",
+    "DownloadMode",
     "Experiment",
     "ExperimentState",
     "Model",
     "ModelVersion",
+    "OrderBy",
     "Trial",
     "TrialMetrics",
     "TrialState",

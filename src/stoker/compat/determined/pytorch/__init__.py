@@ -53,6 +53,10 @@ def __getattr__(name: str) -> Any:
         from stoker.compat.determined.pytorch import experimental  # noqa: PLC0415
 
         return experimental
+    if name == "_SimpleReducer":  # private, and yet used by examples
+        from stoker.pytorch.metrics import FunctionReducer  # noqa: PLC0415
+
+        return FunctionReducer
     if name in ("ClipGradsL2Norm", "ClipGradsL2Value"):
         raise ImportError(
             f"{name} was removed from Determined. Clip where the optimizer steps: context.step_optimizer(optimizer,"

@@ -1,0 +1,74 @@
+"""Jobs that name an image: its Dockerfile, where there is one, says what to run and what that needs."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stoker.cli.output import say
+from stoker.errors import UsageError
+from stoker.schema.dialects.reading import Values, overlay
+
+if TYPE_CHECKING:
+    from stoker.home import Home
+
+
+def of_image(values: Values, image: str, *, home: "Home") -> tuple[Values, Path]:
+    """The job with the command of the image's Dockerfile, and the directory it was built of. UsageError without one."""
+    from stoker.compat.migrate.containers import find_dockerfile, job_of, read_dockerfile
+
+    context, dockerfile = built(image, home=home) or (Path.cwd(), find_dockerfile(Path.cwd()))
+    if dockerfile is None:
+        raise UsageError(
+            f"{image}: container images are not run here, and there is no Dockerfile in {context} to say what is in"
+            " it. Submit from the directory it was built of, or give the code by --package-path and --module-name."
+        )
+    container = read_dockerfile(dockerfile, context=context)
+    if not container.command:
+        raise UsageError(
+            f"{dockerfile} has no ENTRYPOINT and no CMD, so what {image} runs is not known. Give the code by"
+            " --package-path and --module-name."
+        )
+    found = job_of(container, context)
+    say(f"{image} is not run: its Dockerfile is, as `{' '.join(found['command'])}` with its requirements.")
+    return overlay(found, values), context
+
+
+def built(image: str, *, home: "Home") -> tuple[Path, Path] | None:
+    """The directory and the Dockerfile that a script said it builds the image of."""
+    kept = _read(home).get(_plain(image))
+    if kept is None or not Path(kept[1]).is_file():
+        return None
+    return Path(kept[0]), Path(kept[1])
+
+
+def remember_build(image: str, context: Path, dockerfile: Path, *, home: "Home") -> None:
+    _write(home, {**_read(home), _plain(image): [str(context.resolve()), str(dockerfile.resolve())]})
+
+
+def remember_tag(image: str, other: str, *, home: "Home") -> None:
+    kept = _read(home)
+    if _plain(image) in kept:
+        _write(home, {**kept, _plain(other): kept[_plain(image)]})
+
+
+def _plain(image: str) -> str:
+    return image.removesuffix(":latest")
+
+
+def _file(home: "Home") -> Path:
+    return home.root / "shim" / "images.json"
+
+
+def _read(home: "Home") -> dict[str, list[str]]:
+    try:
+        found: dict[str, list[str]] = json.loads(_file(home).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+def _write(home: "Home", images: dict[str, list[str]]) -> None:
+    from stoker.home import write_private
+
+    _file(home).parent.mkdir(parents=True, exist_ok=True)
+    write_private(_file(home), json.dumps(images, indent=1))

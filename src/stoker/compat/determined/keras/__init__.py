@@ -1,0 +1,15 @@
+"""`determined.keras`."""
+
+from stoker.compat.determined.keras import callbacks
+from stoker.compat.determined.keras_callbacks import DeterminedCallback, TensorBoard, load_model_from_checkpoint_path
+from stoker.compat.determined.keras_trial import InputData, TFKerasTrial, TFKerasTrialContext
+
+__all__ = [
+    "DeterminedCallback",
+    "InputData",
+    "TFKerasTrial",
+    "TFKerasTrialContext",
+    "TensorBoard",
+    "callbacks",
+    "load_model_from_checkpoint_path",
+]

@@ -1,0 +1,148 @@
+"""A checkpoint as Determined's SDK shows it, and the orders in which lists of them are asked for."""
+
+import enum
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stoker.errors import NotFoundError
+from stoker.schema.record import CheckpointRecord, MetricPoint
+
+
+class OrderBy(enum.Enum):
+    ASC = "asc"
+    ASCENDING = "asc"
+    DESC = "desc"
+    DESCENDING = "desc"
+
+
+class CheckpointSortBy(enum.Enum):
+    UUID = "uuid"
+    TRIAL_ID = "trial_id"
+    BATCH_NUMBER = "batch_number"
+    END_TIME = "end_time"
+    STATE = "state"
+    SEARCHER_METRIC = "searcher_metric"
+
+
+class DownloadMode(enum.Enum):
+    """Of no meaning here: files are copied."""
+
+    DIRECT = "direct"
+    MASTER = "master"
+    AUTO = "auto"
+
+
+class CheckpointState(enum.Enum):
+    ACTIVE = "ACTIVE"
+    COMPLETED = "COMPLETED"
+    ERROR = "ERROR"
+    DELETED = "DELETED"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingMetadata:
+    """Where a checkpoint comes from."""
+
+    experiment_config: dict[str, Any]
+    experiment_id: str
+    trial_id: int
+    hparams: dict[str, Any] = field(default_factory=dict)
+    validation_metrics: dict[str, float] = field(default_factory=dict)
+
+
+class Checkpoint:
+    """A checkpoint of a trial, kept with its run."""
+
+    def __init__(
+        self, record: CheckpointRecord, job: str, *, training: "Callable[[], TrainingMetadata] | None" = None
+    ) -> None:
+        self._record, self.experiment = record, job
+        self.uuid = str(record.metadata.get("uuid") or record.path)
+        self.metadata = {"steps_completed": record.step, **record.metadata}
+        self.report_time = record.time
+        self._training = training
+
+    @property
+    def training(self) -> TrainingMetadata | None:
+        return self._training() if self._training is not None else None
+
+    @property
+    def state(self) -> CheckpointState:
+        gone = "://" not in self._record.path and not os.path.exists(self._record.path)
+        return CheckpointState.DELETED if gone else CheckpointState.COMPLETED
+
+    @property
+    def resources(self) -> dict[str, int]:
+        """Its files, and how long they are."""
+        root = Path(self._record.path)
+        files = [path for path in root.rglob("*") if path.is_file()] if root.is_dir() else [root]
+        return {str(path.relative_to(root)) if root.is_dir() else path.name: path.stat().st_size for path in files}
+
+    def download(self, path: "str | os.PathLike[str] | None" = None, mode: Any = None) -> str:
+        """Copy it to a folder and return that; `checkpoints/UUID` if none is named."""
+        target = Path(path) if path is not None else Path("checkpoints") / Path(self._record.path).name
+        source = Path(self._record.path)
+        if not source.exists():
+            raise NotFoundError(f"The checkpoint {source} is not there any more.")
+        if source.is_dir():
+            shutil.copytree(source, target, dirs_exist_ok=True)
+        else:
+            target.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target)
+        return str(target)
+
+    def __repr__(self) -> str:
+        return f"Checkpoint(uuid={self.uuid}, steps_completed={self._record.step})"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How checkpoints are sorted: by the value of a metric where they were saved, or by something of their own."""
+
+    by: "CheckpointSortBy | str"
+    is_descending: bool
+
+    def apply(self, records: Iterable[CheckpointRecord], points: Iterable[MetricPoint]) -> list[CheckpointRecord]:
+        """Those without a value come last, whichever way."""
+        key = self._key(_values(points))
+        known = [(value, record) for record in records if (value := key(record)) is not None]
+        rest = [record for record in records if key(record) is None]
+        ordered = sorted(known, key=lambda pair: pair[0], reverse=self.is_descending)
+        return [record for _, record in ordered] + rest
+
+    def _key(self, values: Mapping[tuple[int, int], Mapping[str, float]]) -> Callable[[CheckpointRecord], Any]:
+        match self.by:
+            case CheckpointSortBy.UUID:
+                return lambda record: str(record.metadata.get("uuid") or record.path)
+            case CheckpointSortBy.TRIAL_ID:
+                return lambda record: record.trial
+            case CheckpointSortBy.BATCH_NUMBER:
+                return lambda record: record.step
+            case CheckpointSortBy.END_TIME | CheckpointSortBy.STATE:
+                return lambda record: record.time
+        name = str(self.by)
+        return lambda record: values.get((record.trial, record.step), {}).get(name)
+
+
+def order_of(sort_by: Any, order_by: Any, smaller_is_better: bool | None, *, searcher: tuple[str, bool]) -> Order:
+    """Of the SDK's arguments; `searcher` is the experiment's metric, and whether less of it is better."""
+    metric, smaller = searcher
+    if sort_by in (None, CheckpointSortBy.SEARCHER_METRIC):
+        by: CheckpointSortBy | str = metric
+        smaller = smaller if smaller_is_better is None else smaller_is_better
+    else:
+        by, smaller = sort_by, smaller_is_better is not False
+    wanted = getattr(order_by, "value", order_by)
+    return Order(by, is_descending=str(wanted).lower().startswith("desc") if wanted else not smaller)
+
+
+def _values(points: Iterable[MetricPoint]) -> dict[tuple[int, int], dict[str, float]]:
+    """By trial and step; a validation's value wins over training's of the same name."""
+    found: dict[tuple[int, int], dict[str, float]] = {}
+    for point in sorted(points, key=lambda point: point.group == "validation"):
+        found.setdefault((point.trial, point.step), {}).update(point.values)
+    return found

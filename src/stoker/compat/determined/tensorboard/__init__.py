@@ -1,0 +1,1 @@
+"""`determined.tensorboard`: where its writers were."""

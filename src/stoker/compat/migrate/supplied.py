@@ -1,0 +1,85 @@
+"""What submission would give the directory's code unasked, as findings: `compat/supply` decides both."""
+
+from stoker.compat.images import IN_IMAGES, OLD_PYTHON, in_images, is_of_old
+from stoker.compat.migrate.directory import Directory, Use
+from stoker.compat.migrate.findings import Finding, Verdict
+from stoker.compat.migrate.imports import unprovided
+from stoker.compat.supply import Program, Supply, supply_for
+from stoker.errors import StokerError
+from stoker.home import Home
+from stoker.packaging.project import read_project
+from stoker.packaging.runtimes import choose, list_runtimes
+from stoker.packaging.tree import source_of_directory, walk
+from stoker.schema.dialects.reading import Values, overlay
+
+
+def with_supply(directory: Directory, values: Values, findings: list[Finding], home: Home, *, look_up: bool) -> Values:
+    """The job with a Python and libraries of its time, and what was found of them added to `findings`."""
+    tree = walk(source_of_directory(directory.root))
+    environment = values.get("environment", {})
+    own = (*read_project(tree, home=home).requirements, *environment.get("requirements", ()))
+    modules = {
+        entry.path: entry.file.read_bytes()
+        for entry in tree.entries
+        if entry.path.endswith(".py") and not entry.is_dir and entry.link is None
+    }
+    program = Program(modules, own, values)
+    try:
+        supply = supply_for(program, home=home, look_up=look_up)
+    except StokerError as error:  # a runtime or Python that it asks for is not here
+        findings.append(Finding(Verdict.NEEDS, "environment", str(error)))
+        return values
+    said = [finding.detail for finding in findings if finding.verdict is Verdict.CANNOT]
+    if supply.refusal and not any(detail in supply.refusal for detail in said):
+        findings.append(Finding(Verdict.CANNOT, "job", supply.refusal))
+    refused = {finding.what.split(".")[0] for finding in findings if finding.verdict is Verdict.CANNOT}
+    python = supply.python or environment.get("python")
+    if python is None:
+        findings += [
+            Finding(Verdict.NEEDS, use.name.split(".")[0], _ADD.format(requirement), use.where)
+            for requirement, use in unprovided(directory, program.uses, own)
+            if use.name.split(".")[0] not in refused
+        ]
+    findings += _of_libraries(directory, supply, refused)
+    old = next((use for use in directory.uses if is_of_old(use.name)), None) if program.uses.is_old else None
+    if old is not None and not environment.get("python"):
+        python = OLD_PYTHON
+        libraries = [in_images(program.uses).get(old.name.split(".")[0], old.name)]
+        findings.append(_of_old(old, libraries[0], home))
+    given = [line for line in supply.libraries if line.split(">")[0] not in refused]
+    needs: Values = {"python": python} if python else {}
+    if given:
+        needs["requirements"] = [*environment.get("requirements", ()), *given]
+    return overlay(values, {"environment": needs}) if needs else values
+
+
+_ADD = "it is imported, and neither required nor in the runtime or the platforms' images: add {} to a requirements.txt"
+
+
+def _of_libraries(directory: Directory, supply: Supply, refused: set[str]) -> list[Finding]:
+    modules = {requirement: module for module, requirement in IN_IMAGES.items()}
+    found = []
+    for verdict, lines, detail in (
+        (Verdict.NOTE, supply.libraries, "it is imported and not declared: {} is in the job's requirements"),
+        (Verdict.NEEDS, supply.lacking, "it is imported, not declared, and {} is not to be had here"),
+    ):
+        for line in lines:
+            module = modules.get(line, line)
+            use = directory.first_use(module)
+            if module.split(".")[0] not in refused and line in modules:  # else it is told with the old Python
+                found.append(Finding(verdict, module, detail.format(line), use.where if use else ""))
+    return found
+
+
+def _of_old(use: Use, requirement: str, home: Home) -> Finding:
+    """Code for TensorFlow 1 or for scikit-learn of its time gets the Python that those need, if it is here."""
+    try:
+        choose(home, python=OLD_PYTHON)
+    except StokerError:
+        nearest = ", ".join(runtime.minor for runtime in list_runtimes(home))
+        detail = (
+            f"it is of {requirement}, which needs Python {OLD_PYTHON}; the Pythons here are {nearest}."
+            f" Install {OLD_PYTHON} (pyenv, uv)."
+        )
+        return Finding(Verdict.NEEDS, use.name, detail, use.where)
+    return Finding(Verdict.RUNS, use.name, f"on Python {OLD_PYTHON} with {requirement}", use.where)

@@ -1,0 +1,187 @@
+"""What code of another time is given that it does not name: its platform's libraries, what goes with them, a Python.
+
+The one place that decides it: submission gives it, and `stoker migrate` tells of it beforehand.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stoker.compat.images import OLD_PYTHON, as_in_image, compiled_pins, in_images, uses_of, went_with
+from stoker.compat.refusals import refusal
+from stoker.errors import UsageError
+
+if TYPE_CHECKING:
+    from stoker.compat.images import Uses
+    from stoker.home import Home
+    from stoker.packaging.runtimes import Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """What a job gets on top of what it and its package say."""
+
+    python: str | None = None
+    libraries: tuple[str, ...] = ()  # imported, not declared, in the platforms' images: requirements
+    beside: tuple[str, ...] = ()  # requirements that old releases work with
+    lacking: tuple[str, ...] = ()  # libraries of the images that cannot be had
+    notes: tuple[str, ...] = ()  # a line each, to say
+    refusal: str | None = None  # why the job cannot run, whatever it is given
+    is_settled: bool = True  # the same next time, while nothing changes; not so where something could not be had
+
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        return (*self.libraries, *self.beside)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The code, as far as this is about it."""
+
+    files: Mapping[str, bytes]  # modules
+    requirements: tuple[str, ...]  # the package's and the job's own
+    values: Mapping[str, Any]  # the job's
+
+    @property
+    def environment(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.values.get("environment", {})
+        return found
+
+    @property
+    def uses(self) -> "Uses":
+        return uses_of(self.files, entries=list(entries_of(self.values)))
+
+
+def supply_for(program: Program, *, home: "Home", here: bool = True, look_up: bool = True) -> Supply:
+    """Find out. Without `look_up` the package index is not asked; not `here`, the server's Pythons are not known."""
+    own = list(program.requirements)
+    if program.environment.get("prefer_runtime"):  # its versions are what the user wants, whatever the package pins
+        return Supply()
+    if not here:
+        return Supply(beside=tuple(went_with(own)))
+    uses = program.uses
+    asked = _asked(program.environment, home)
+    why_not = refusal(program.values, uses.modules, is_installed=lambda name: _is_there(name, asked, own))
+    if why_not is not None:
+        return Supply(refusal=why_not, is_settled=False)
+    place = _place(program, asked, is_old=uses.is_old, home=home, look_up=look_up)
+    runtime = place.runtime
+    python = runtime.minor if runtime.name != asked.name else None
+    missing = missing_in(runtime, in_images(uses), own)
+    names = ", ".join(missing)
+    kept = as_in_image(uses, own) if runtime.minor == OLD_PYTHON else []
+    if not missing:
+        return Supply(python, (), (*kept, *went_with([*own, *kept])), (), place.notes, is_settled=place.is_settled)
+    beside = (*kept, *went_with([*own, *kept, *missing]))
+    if look_up and not _can_be_had([*own, *missing, *beside], program.environment, python, home=home):
+        text = f"{names}: imported, not declared, and not to be had here. The job runs without it."
+        return Supply(python, (), tuple(went_with(own)), tuple(missing), (*place.notes, text), is_settled=False)
+    text = f"{names}: imported and not declared; the platforms' images had it. It is in the job's requirements."
+    return Supply(python, tuple(missing), beside, (), (*place.notes, text), is_settled=place.is_settled)
+
+
+def entries_of(values: Mapping[str, Any]) -> Iterator[str]:
+    """The files that a job starts with, as far as its words name them."""
+    if module := values.get("module"):
+        yield from _of_module(module)
+    for word in " ".join(values.get("command") or ()).split():
+        if word.endswith(".py"):
+            yield word.removeprefix("./")
+        else:
+            yield from _of_module(word.split(":")[0])
+
+
+def missing_in(runtime: "Runtime", wanted: Mapping[str, str], own: Sequence[str]) -> list[str]:
+    """Those that neither the package declares nor the runtime has."""
+    if not wanted:
+        return []
+    from stoker.packaging.installed import Installed  # noqa: PLC0415 - 40 ms, and rarely wanted
+    from stoker.packaging.requirements import name_of, normal_name  # noqa: PLC0415
+
+    installed = Installed(runtime)
+    declared = {normal_name(name) for line in own if (name := name_of(line))}
+    # A library under its other names, and what comes with it.
+    if declared & {"tensorflow-cpu", "tensorflow-gpu", "tf-nightly"}:
+        declared |= {"tensorflow"}
+    if installed.get("xgboost-cpu") is not None:
+        declared |= {"xgboost"}
+    names = {normal_name(name_of(line) or line): line for line in wanted.values()}
+    if {"tensorflow", "keras"} <= {*names, *declared}:
+        names.pop("keras", None)
+    if "tensorflow" in names or "tensorflow" in declared:
+        names = {name: line for name, line in names.items() if name not in ("numpy", "six", "h5py", "absl-py")}
+    return [line for name, line in names.items() if name not in declared and installed.get(name) is None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    runtime: "Runtime"
+    notes: tuple[str, ...] = ()
+    is_settled: bool = True
+
+
+def _place(program: Program, asked: "Runtime", *, is_old: bool, home: "Home", look_up: bool) -> _Place:
+    """The runtime that was asked for. Where no Python was, and this has no build of what is pinned: one that has."""
+    from stoker.packaging.runtimes import list_runtimes  # noqa: PLC0415 - as above
+
+    if program.environment.get("python") or asked.origin != "default":
+        return _Place(asked)
+    if is_old:
+        for runtime in list_runtimes(home):
+            if runtime.minor == OLD_PYTHON:
+                text = f"This code is for TensorFlow 1 or scikit-learn 0.20: the job runs on {runtime}."
+                return _Place(runtime, (text,))
+        return _Place(asked, is_settled=False)
+    pins = compiled_pins(program.requirements)
+    if not pins or not look_up or _has(asked, pins):
+        return _Place(asked)
+    for runtime in list_runtimes(home):
+        if runtime.origin != "default" and _has(runtime, pins):
+            text = f"{', '.join(pins)}: not built for Python {asked.minor}; the job runs on {runtime}."
+            return _Place(runtime, (text,))
+    return _Place(asked, is_settled=False)
+
+
+def _is_there(name: str, runtime: "Runtime", own: Iterable[str]) -> bool:
+    """Whether the runtime has the library of this module, or the package declares it and so must know."""
+    from stoker.packaging.installed import Installed  # noqa: PLC0415 - as above
+    from stoker.packaging.requirements import name_of, normal_name  # noqa: PLC0415
+
+    library = name.split(".")[0]
+    if library in ("determined", "tensorflow"):
+        return False  # what is asked about is a part of it
+    return library in {normal_name(name_of(line) or "") for line in own} or Installed(runtime).get(library) is not None
+
+
+def _asked(environment: Mapping[str, Any], home: "Home") -> "Runtime":
+    from stoker.packaging.runtimes import choose  # noqa: PLC0415 - as above
+
+    return choose(home, runtime=environment.get("runtime"), python=environment.get("python")).runtime
+
+
+def _has(runtime: "Runtime", pins: Iterable[str]) -> bool:
+    from stoker.packaging.installed import Installed  # noqa: PLC0415 - as above
+    from stoker.packaging.resolver import has_wheels, parse  # noqa: PLC0415
+
+    installed = Installed(runtime)
+    wanted = [line for line in pins if (found := parse(line)) is not None and not installed.satisfies(found)]
+    applying = [line for line in wanted if (found := parse(line)) is not None and installed.applies(found)]
+    return not applying or has_wheels(applying, runtime)
+
+
+def _can_be_had(
+    requirements: Iterable[str], environment: Mapping[str, Any], python: str | None, *, home: "Home"
+) -> bool:
+    from stoker.packaging.environment import resolve  # noqa: PLC0415 - as above
+
+    spec = {**environment, "requirements": list(dict.fromkeys(requirements))}
+    try:
+        resolve({**spec, "python": python} if python else spec, home=home)
+    except UsageError:
+        return False
+    return True
+
+
+def _of_module(module: str) -> list[str]:
+    path = module.replace(".", "/")
+    return [f"{path}.py", f"{path}/__main__.py", f"{path}/__init__.py"]

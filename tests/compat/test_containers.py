@@ -1,0 +1,112 @@
+"""Directories that were built into images: their Dockerfiles say what to run, and what that needs."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from stoker.cli.containers import built, of_image, remember_build, remember_tag
+from stoker.cli.gcloud_shim import call
+from stoker.compat.migrate.containers import job_of, read_dockerfile
+from stoker.errors import UsageError
+from stoker.home import Home
+from tests.e2e.command import stoker
+from tests.e2e.conftest import home
+
+__all__ = ["home"]  # a fixture, for the tests here
+
+DOCKERFILE = """
+FROM gcr.io/deeplearning-platform-release/tf2-cpu.2-1
+WORKDIR /root
+# RUN pip install nothing
+RUN pip install --upgrade pip && pip install cloudml-hypertune "six>=1.0" $MORE
+ENV MODE=fast \\
+    GREETING="hello there"
+ENV OLD way
+COPY src/ /app/
+COPY train.py /root/deep/train.py
+ENTRYPOINT ["python3", "-u", "/app/main.py"]
+"""
+
+
+def write(folder: Path, text: str, *files: str) -> Path:
+    for name in files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("print('ran')\n")
+    (folder / "Dockerfile").write_text(text)
+    return folder / "Dockerfile"
+
+
+def test_paths_in_the_image_become_paths_of_the_directory(tmp_path: Path) -> None:
+    file = write(tmp_path, DOCKERFILE, "src/main.py", "train.py")
+
+    found = job_of(read_dockerfile(file, context=tmp_path), tmp_path)
+
+    assert found["command"] == ["python", "-u", "src/main.py"]
+    assert found["environment"]["requirements"] == ["six>=1.0"]
+    assert found["environment"]["variables"] == {"MODE": "fast", "GREETING": "hello there", "OLD": "way"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "command"),
+    [
+        ('["python", "/root/deep/train.py"]', ["python", "train.py"]),
+        ('["python", "deep/train.py"]', ["python", "train.py"]),
+        ('["python", "train.py"]', ["python", "train.py"]),
+        ('["python", "-m", "trainer.task"]', ["python", "-m", "trainer.task"]),
+        ("python train.py --fast", ["sh", "-c", "python train.py --fast"]),
+    ],
+)
+def test_entrypoints_as_people_write_them(tmp_path: Path, entry: str, command: list[str]) -> None:
+    text = f"FROM x\nWORKDIR /root\nCOPY train.py /root/deep/train.py\nENTRYPOINT {entry}\n"
+    file = write(tmp_path, text, "train.py")
+
+    assert job_of(read_dockerfile(file, context=tmp_path), tmp_path)["command"] == command
+
+
+def test_an_image_of_which_nothing_is_known_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    home = Home(tmp_path / "home").make()
+    with pytest.raises(UsageError, match=r"gcr.io/p/i: container images are not run here.*--package-path"):
+        of_image({}, "gcr.io/p/i", home=home)
+    write(tmp_path, "FROM x\n")
+    with pytest.raises(UsageError, match="no ENTRYPOINT and no CMD"):
+        of_image({}, "gcr.io/p/i", home=home)
+
+
+def test_what_a_script_builds_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = Home(tmp_path / "home").make()
+    monkeypatch.setenv("STOKER_HOME", str(home.root))
+    file = write(tmp_path / "code", "FROM x\nCMD python train.py\n", "code/train.py")
+    remember_build("here:latest", file.parent, file, home=home)
+    remember_tag("here", "gcr.io/p/there", home=home)
+
+    assert built("gcr.io/p/there", home=home) == (file.parent, file)
+    assert call(["docker", "build", "-f", str(file), "--build-arg", "A=1", "-t", "other:1", str(file.parent)]) == 0
+    assert built("other:1", home=home) == (file.parent, file)
+    assert call(["gcloud", "builds", "submit", "--tag", "third", str(file.parent), "--timeout=10m"]) == 0
+    assert built("third", home=home) == (file.parent, file)
+    assert call(["docker", "push", "third"]) == 0
+    with pytest.raises(UsageError, match="containers are not run"):
+        call(["docker", "run", "third"])
+
+
+@pytest.mark.slow
+def test_script_of_a_custom_container_runs_unchanged(tmp_path: Path, home: Home) -> None:
+    write(tmp_path, 'FROM python:3.7\nCOPY trainer /trainer\nENTRYPOINT ["python", "/trainer/task.py"]\n')
+    (tmp_path / "trainer").mkdir()
+    (tmp_path / "trainer" / "task.py").write_text("import sys, other; print('args', sys.argv[1:], other.X)\n")
+    (tmp_path / "trainer" / "other.py").write_text("X = 7\n")
+    script = f"""
+    set -e
+    {stoker("gcloud-shim").out}
+    cd {tmp_path}
+    gcloud builds submit --tag gcr.io/p/taxi .
+    gcloud beta ai-platform jobs submit training box_1 --region us-central1 --master-image-uri gcr.io/p/taxi \\
+        --job-dir {tmp_path}/out --stream-logs -- --epochs 3
+    """
+
+    ran = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=240)
+
+    assert f"args ['--epochs', '3', '--job-dir', '{tmp_path}/out'] 7" in ran.stdout, ran.stderr
+    assert ran.returncode == 0

@@ -1,0 +1,160 @@
+"""What submission gives unasked: remembered by content, and told by `stoker migrate` as it will be."""
+
+import subprocess
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+import stoker
+from stoker.cli.old_times import with_old_times
+from stoker.cli.shipment import look_at
+from stoker.compat import supply
+from stoker.compat.images import as_in_image, uses_of
+from stoker.compat.migrate.assess import assess
+from stoker.compat.migrate.findings import Platform, Verdict
+from stoker.errors import UsageError
+from stoker.home import Home
+from stoker.packaging.layer import make_layer, mend, provided_folder, site_packages
+from stoker.packaging.runtimes import default_runtime
+from stoker.packaging.tree import source_of_directory
+
+VALUES = {"module": "trainer.task", "environment": {"requirements": ["tensorflow-cpu==2.8.0; python_version < '3'"]}}
+
+
+def give(code: Path, home: Home) -> Any:
+    return with_old_times(VALUES, look_at(source_of_directory(code), VALUES, home=home), home=home)
+
+
+def test_an_unchanged_directory_is_not_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "code" / "trainer").mkdir(parents=True)
+    task = tmp_path / "code" / "trainer" / "task.py"
+    task.write_text("import json\n")
+    home = Home(tmp_path / "home").make()
+    first = give(task.parents[1], home)
+
+    def asked(*_: object, **__: object) -> NoReturn:
+        raise AssertionError("looked again")
+
+    monkeypatch.setattr(supply, "supply_for", asked)
+
+    assert give(task.parents[1], home) == first
+    task.write_text("import json, os\n")
+    with pytest.raises(AssertionError, match="looked again"):
+        give(task.parents[1], home)
+
+
+def test_what_could_not_be_had_is_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "code" / "trainer").mkdir(parents=True)
+    (tmp_path / "code" / "trainer" / "task.py").write_text("import json\n")
+    home = Home(tmp_path / "home").make()
+    answers = iter([supply.Supply(is_settled=False), supply.Supply(libraries=("six",), beside=("numpy<2",))])
+    monkeypatch.setattr(supply, "supply_for", lambda *_, **__: next(answers))
+
+    assert give(tmp_path / "code", home) == VALUES
+    assert give(tmp_path / "code", home)["environment"]["requirements"][1:] == ["six", "numpy<2"]
+    assert give(tmp_path / "code", home)["environment"]["requirements"][1:] == ["six", "numpy<2"]
+
+
+def test_migrate_tells_what_submission_gives_on_either_platform(tmp_path: Path) -> None:
+    experiment = "name: x\nentrypoint: python3 train.py\nsearcher: {name: single, metric: loss}\n"
+    source = "import cv2\nimport nobody_has_this\ntry:\n    import apex\nexcept ImportError:\n    apex = None\n"
+    (tmp_path / "const.yaml").write_text(experiment)
+    (tmp_path / "train.py").write_text(source)
+
+    found = assess(tmp_path, home=Home(tmp_path / "home").make(), platform=Platform.DETERMINED, look_up=False)
+
+    verdicts = {finding.what: finding.verdict for finding in found.findings}
+    assert verdicts["cv2"] is Verdict.NOTE
+    assert found.values["environment"]["requirements"] == ["opencv-python-headless"]
+    assert verdicts["nobody_has_this"] is Verdict.NEEDS
+    assert "apex" not in verdicts
+
+
+# torchvision as PyPI has it, beside a torch for CPUs: the compiled part cannot be loaded, and the import fails.
+TORCHVISION = {
+    "__init__.py": "from torchvision import extension, _meta_registrations\n",
+    "extension.py": "import torch\ndef _has_ops():\n    return False\n",
+    "_meta_registrations.py": (
+        "import torch\n@torch.library.register_fake('torchvision::nms')\n"
+        "def meta_nms(dets, scores, iou_threshold):\n    return dets\n"
+    ),
+}
+
+
+@pytest.mark.slow
+def test_torchvision_for_gpus_can_be_imported_beside_torch_for_cpus(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    runtime = default_runtime()
+    layer = tmp_path / "layer"
+    python = make_layer(layer, runtime, provided=provided_folder(Home(tmp_path / "home").make()))
+    folder = site_packages(layer, runtime) / "torchvision"
+    folder.mkdir()
+    for name, text in TORCHVISION.items():
+        (folder / name).write_text(text)
+    words = [str(python), "-c", "import torchvision; print('imported')"]
+
+    before = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    mend(layer, runtime, ["torchvision 0.29.2"])
+    after = subprocess.run(words, capture_output=True, text=True, timeout=120)
+
+    assert "torchvision::nms does not exist" in before.stderr
+    assert after.stdout == "imported\n", after.stderr
+
+
+def test_nothing_is_mended_where_nothing_is_wrong(tmp_path: Path) -> None:
+    runtime = default_runtime()
+    make_layer(tmp_path / "layer", runtime, provided=Path(stoker.__file__).parents[1])
+
+    mend(tmp_path / "layer", runtime, ["six 1.17.0"])
+
+    assert sorted(path.name for path in site_packages(tmp_path / "layer", runtime).iterdir()) == ["_stoker_runtime.pth"]
+
+
+@pytest.mark.parametrize(
+    ("values", "source", "match"),
+    [
+        ({"command": ["python3", "-m", "determined.launch.deepspeed", "train.py"]}, "", "not supported on CPUs"),
+        ({"command": ["python3", "train.py"]}, "import deepspeed", "deepspeed is imported.*FSDP"),
+        ({"command": ["python3", "train.py"]}, "from determined.pytorch.deepspeed import x", "PyTorchTrial with FSDP"),
+        (
+            {"command": ["python3 -m determined.launch.horovod python3 train.py"], "resources": {"slots": 4}},
+            "",
+            "Horovod is not supported.*torch_distributed",
+        ),
+        ({"module": "train", "resources": {"tier": "BASIC_TPU"}}, "", "TPUs cannot be had here.*--scale-tier"),
+        ({"module": "train", "resources": {"roles": {"worker": {"gpu_type": "TPU_V2"}}}}, "", "TPUs cannot be had"),
+    ],
+)
+def test_what_cannot_run_is_refused_in_a_sentence(tmp_path: Path, values: Any, source: str, match: str) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "train.py").write_text(f"{source}\n")
+    home = Home(tmp_path / "home").make()
+    code = look_at(source_of_directory(tmp_path / "code"), values, home=home)
+
+    with pytest.raises(UsageError, match=match) as raised:
+        with_old_times(values, code, home=home)
+
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"command": ["python3 -m determined.launch.horovod python3 train.py"], "resources": {"slots": 1}},
+        {"command": ["python3", "train.py"], "environment": {"requirements": ["deepspeed"]}},
+    ],
+)
+def test_one_slot_and_declared_libraries_are_not_refused(tmp_path: Path, values: Any) -> None:
+    program = supply.Program({"train.py": b"import json"}, ("deepspeed",), values)
+
+    assert supply.supply_for(program, home=Home(tmp_path).make(), look_up=False).refusal is None
+
+
+def test_old_code_keeps_the_releases_of_its_image_where_it_allows_them() -> None:
+    old = uses_of({"t.py": b"from sklearn.externals import joblib\n"}, entries=["t.py"])
+    new = uses_of({"t.py": b"import joblib\n"}, entries=["t.py"])
+    declared = ["scikit-learn>=0.20.2", "tensorflow>=2", "xgboost"]
+
+    assert as_in_image(old, declared) == ["scikit-learn==0.20.4", "xgboost==0.90"]
+    assert as_in_image(new, declared) == []
