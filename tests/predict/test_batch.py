@@ -18,9 +18,9 @@ from stoker.predict import batch_plan, batch_reading
 from stoker.predict.batch_plan import DataFormat, Plan, made_plan
 from stoker.predict.batch_rows import ShardPredictor
 from stoker.predict.batch_writing import Counts, Output
-from stoker.predict.formats.tfrecord import masked_crc32c
 from stoker.schema.bundle import FieldSpec, ModelCard, Signature
 from stoker.storage import Storage
+from stoker.storage.tfrecord import masked_crc32c
 
 FIELDS = (FieldSpec(name="km", dtype="float", shape=()), FieldSpec(name="kind", dtype="string", shape=()))
 

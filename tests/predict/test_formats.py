@@ -18,8 +18,9 @@ from stoker.errors import ConfigError, InstanceError, StokerError
 from stoker.predict.formats.csv import csv_instances
 from stoker.predict.formats.example import as_instance, parse_example
 from stoker.predict.formats.lines import json_instances, json_request, text_instances
-from stoker.predict.formats.tfrecord import masked_crc32c, records
+from stoker.predict.formats.tfrecord import records
 from stoker.schema.bundle import FieldSpec, Signature
+from stoker.storage.tfrecord import masked_crc32c
 
 ROW = Signature(inputs=(FieldSpec(name="", dtype="float", shape=(2,)),))
 NAMED = Signature(

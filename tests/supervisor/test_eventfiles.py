@@ -1,7 +1,6 @@
 """Metrics from event files as the real writers make them."""
 
 import json
-import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -120,14 +119,12 @@ def test_nothing_that_a_file_may_hold_ends_the_reading(tmp_path: Path) -> None:
     """Well framed, and no Event inside."""
     import random
 
-    from stoker.pytorch.tensorboard import _checksum
+    from stoker.storage.tfrecord import framed
 
     dice = random.Random(1)
     for number in range(300):
         payload = dice.randbytes(dice.randint(0, 40))
-        length = struct.pack("<Q", len(payload))
-        framed = length + _checksum(length) + payload + _checksum(payload)
-        (tmp_path / f"x.tfevents.{number}").write_bytes(framed)
+        (tmp_path / f"x.tfevents.{number}").write_bytes(framed(payload))
 
     entries = tail_of(tmp_path).read(at_once=True)
 

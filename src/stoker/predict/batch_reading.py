@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -10,12 +9,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from stoker.errors import StokerError
 from stoker.predict.batch_plan import Plan, Shard, is_gzip
 from stoker.storage import Storage
-from stoker.storage.checksum import crc32c
+from stoker.storage.tfrecord import HEAD_BYTES, TAIL_BYTES, is_whole, length_in
 
 if TYPE_CHECKING:
     import pyarrow
 
-_CHUNK = 1 << 20
+_CHUNK = 4 << 20  # a model of tables is asked once for each: it has costs that do not grow with the rows
 _MAX_LINE = 64 << 20
 _TABLE_ROWS = 8192
 
@@ -42,7 +41,7 @@ class Block:
 
 
 def read_blocks(storage: Storage, plan: Plan, shard: Shard) -> Iterator[Block]:
-    """All of a shard, a megabyte or so at a time."""
+    """All of a shard, a few megabytes at a time."""
     url = plan.files[shard.file].url
     if plan.data_format == "parquet":
         yield from _tables(storage, url, shard)
@@ -143,22 +142,23 @@ def _each_record(stream: BinaryIO, shard: Shard, *, end: int | None) -> Iterator
     """Length, checksum, data, checksum. A wrong length leaves nothing to go on by, so it ends the shard."""
     at, row = shard.start, shard.row or 1
     while end is None or at < end:
-        head = _exactly(stream, 12)
+        head = _exactly(stream, HEAD_BYTES)
         if not head and end is None:
             return
-        problem = "" if len(head) == 12 else "the file ends inside of a record's length"
-        if not problem and _masked(head[:8]) != struct.unpack("<I", head[8:])[0]:
+        problem = "" if len(head) == HEAD_BYTES else "the file ends inside of a record's length"
+        found = None if problem else length_in(head)
+        if not problem and found is None:
             problem = "the checksum of the record's length is wrong: the file is damaged, or no TFRecord file"
-        length = 0 if problem else struct.unpack("<Q", head[:8])[0]
+        length = found or 0
         if not problem and (length > _MAX_LINE * 16 or (end is not None and at + 16 + length > end)):
             problem = f"a record of {length} bytes begins here, and the file ends before it does"
-        data = b"" if problem else _exactly(stream, length + 4)
-        if not problem and len(data) < length + 4:
+        data = b"" if problem else _exactly(stream, length + TAIL_BYTES)
+        if not problem and len(data) < length + TAIL_BYTES:
             problem = f"a record of {length} bytes begins here, and the file ends before it does"
         if problem:
             yield Row(row, at, problem=f"{problem} (what follows cannot be read)")
             return
-        wrong = _masked(data[:length]) != struct.unpack("<I", data[length:])[0]
+        wrong = not is_whole(data[:length], data[length:])
         yield Row(row, at, data[:length], problem="the checksum of the record is wrong: it is damaged" if wrong else "")
         at, row = at + 16 + length, row + 1
 
@@ -170,11 +170,6 @@ def _exactly(stream: BinaryIO, count: int) -> bytes:
         parts.append(part)
         count -= len(part)
     return b"".join(parts)
-
-
-def _masked(data: bytes) -> int:
-    value = crc32c(data)
-    return (((value >> 15) | (value << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def _tables(storage: Storage, url: str, shard: Shard) -> Iterator[Block]:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from stoker.storage import wire
+from stoker.storage.tfrecord import HEAD_BYTES, TAIL_BYTES, is_whole, length_in
 from stoker.supervisor.reports import clean, supervisor_log
 from stoker.supervisor.spool import Entry, Position
 
@@ -19,8 +21,6 @@ _PAUSE_S = 0.5  # between two looks
 _BLOCK_BYTES = 1 << 20
 _MAX_RECORD_BYTES = 1 << 20  # a larger one holds images or graphs, and no scalar
 _MAX_DEPTH = 4
-_HEAD = struct.Struct("<QI")
-_TAIL = struct.Struct("<I")
 
 Positions = Callable[[str], Position]
 
@@ -77,7 +77,7 @@ class EventFileTail:
                 case 1, bytes():
                     (when,) = struct.unpack("<d", value)
                 case 2, int():
-                    step = value - (1 << 64) if value >> 63 else value
+                    step = wire.signed(value)
                 case 5, bytes():
                     summary = value
         values = {tag: value for tag, value in _scalars(summary) if tag == self._tag}
@@ -115,17 +115,15 @@ def _modified(path: Path) -> float:
 
 def _records(file: Any, offset: int) -> Iterator[tuple[int, bytes | None]]:
     """Whole records from an offset: where each ends, and what it holds (None: too large). ValueError: it is damaged."""
-    from google_crc32c import value as crc32c  # noqa: PLC0415 -- see above
-
     while True:
         file.seek(offset)
         data = file.read(_BLOCK_BYTES + _MAX_RECORD_BYTES)
         at = 0
-        while len(data) - at >= _HEAD.size:
-            length, check = _HEAD.unpack_from(data, at)
-            if check != _masked(crc32c(data[at : at + 8])):
+        while len(data) - at >= HEAD_BYTES:
+            length = length_in(data[at : at + HEAD_BYTES])
+            if length is None:
                 raise ValueError(f"the length at byte {offset + at} does not match its checksum")
-            end = at + _HEAD.size + length + _TAIL.size
+            end = at + HEAD_BYTES + length + TAIL_BYTES
             if length > _MAX_RECORD_BYTES:
                 if os.fstat(file.fileno()).st_size < offset + end:
                     return  # it is still being written
@@ -134,8 +132,8 @@ def _records(file: Any, offset: int) -> Iterator[tuple[int, bytes | None]]:
                 break
             if end > len(data):
                 break
-            payload = data[at + _HEAD.size : end - _TAIL.size]
-            if _TAIL.unpack_from(data, end - _TAIL.size)[0] != _masked(crc32c(payload)):
+            payload = data[at + HEAD_BYTES : end - TAIL_BYTES]
+            if not is_whole(payload, data[end - TAIL_BYTES : end]):
                 raise ValueError(f"the record at byte {offset + at} does not match its checksum")
             yield offset + end, payload
             at = end
@@ -144,44 +142,9 @@ def _records(file: Any, offset: int) -> Iterator[tuple[int, bytes | None]]:
         offset += at
 
 
-def _masked(crc: int) -> int:
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     """A protobuf message's fields: numbers of varints, bytes of all else."""
-    at = 0
-    while at < len(message):
-        key, at = _varint(message, at)
-        match key & 7:
-            case 0:
-                value, at = _varint(message, at)
-                yield key >> 3, value
-                continue
-            case 1:
-                size = 8
-            case 2:
-                size, at = _varint(message, at)
-            case 5:
-                size = 4
-            case kind:
-                raise ValueError(f"a protobuf field of type {kind}")
-        if at + size > len(message):
-            raise ValueError("a protobuf field that is cut off")
-        yield key >> 3, message[at : at + size]
-        at += size
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value & (1 << 64) - 1, at
-        if shift > 63:
-            raise ValueError("a number of too many bytes")
+    return ((number, value) for number, _, value in wire.fields(message))
 
 
 def _scalars(summary: bytes) -> Iterator[tuple[str, float]]:
@@ -215,8 +178,8 @@ def _one_number(tensor: Mapping[int, int | bytes]) -> float | None:
     if isinstance(given, bytes) and field in (5, 6) and len(given) == struct.calcsize(packing):
         return float(struct.unpack(packing, given)[0])
     if isinstance(given, bytes) and field in (7, 10) and given:  # packed varints: one of them
-        value, end = _varint(given, 0)
-        return float(value - (1 << 64) if value >> 63 else value) if end == len(given) else None
+        value, end = wire.read_varint(given, 0)
+        return float(wire.signed(value)) if end == len(given) else None
     return float(given) if isinstance(given, int) and field in (7, 10) else None
 
 

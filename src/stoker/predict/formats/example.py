@@ -12,12 +12,12 @@ from typing import Any
 from stoker.errors import InstanceError
 from stoker.predict.base import Instance
 from stoker.schema.bundle import FieldSpec, Signature
+from stoker.storage.wire import FIXED32, LENGTH, VARINT, Malformed, fields, read_varint, signed
 
 Values = list[bytes] | list[float] | list[int]
 Features = dict[str, Values]
 
 _BYTES, _FLOATS, _INTS = 1, 2, 3
-_VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 
 
 def parse_example(data: bytes, *, index: int = 0) -> Features:
@@ -30,7 +30,7 @@ def parse_example(data: bytes, *, index: int = 0) -> Features:
         return features
     except UnicodeDecodeError as error:
         raise InstanceError("is no tf.Example: a feature's name is not UTF-8", index=index) from error
-    except (_Malformed, struct.error) as error:
+    except (Malformed, struct.error) as error:
         raise InstanceError(f"is no tf.Example: {error}", index=index) from error
 
 
@@ -40,13 +40,10 @@ def as_instance(features: Features, signature: Signature, *, index: int = 0) -> 
     if len(specs) == 1 and "" in specs and len(features) == 1:
         (values,) = features.values()
         return _shaped(values, specs[""], index=index)
-    return {
-        name: _shaped(values, specs.get(name, FieldSpec(name=name)), index=index) for name, values in features.items()
-    }
-
-
-class _Malformed(Exception):
-    """What is wrong with the bytes."""
+    # A feature that is not there is a gap: tf.Example has no other word for one.
+    gaps = {spec.name: None for spec in signature.inputs if spec.nullable and spec.name}
+    found = {name: _shaped(each, specs.get(name, FieldSpec(name=name)), index=index) for name, each in features.items()}
+    return {**gaps, **found}
 
 
 def _shaped(values: Values, spec: FieldSpec, *, index: int) -> Any:
@@ -112,12 +109,12 @@ def _ints(data: bytes) -> list[int]:
         if number != 1:
             continue
         if isinstance(part, int):
-            found.append(_signed(part))
+            found.append(signed(part))
             continue
         at = 0
         while at < len(part):
-            value, at = _varint(part, at)
-            found.append(_signed(value))
+            value, at = read_varint(part, at)
+            found.append(signed(value))
     return found
 
 
@@ -127,41 +124,5 @@ def _parts(data: bytes, wanted: int) -> Iterator[bytes]:
 
 def _fields(data: bytes, *, fixed32: bool = False) -> Iterator[tuple[int, bytes | int]]:
     """Field numbers with their bytes, or their number where it is a varint. `fixed32` ones are bytes too, if wanted."""
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at)
-        number, wire = tag >> 3, tag & 7
-        if number == 0:
-            raise _Malformed(f"a field of number 0 at byte {at}")
-        if wire == _VARINT:
-            value, at = _varint(data, at)
-            yield number, value
-            continue
-        if wire == _LENGTH:
-            size, at = _varint(data, at)
-        elif wire in (_FIXED32, _FIXED64):
-            size = 4 if wire == _FIXED32 else 8
-        else:
-            raise _Malformed(f"a field of unknown kind {wire} at byte {at}")
-        if at + size > len(data):
-            raise _Malformed(f"it ends before its field at byte {at} does ({size} bytes)")
-        if wire == _LENGTH or (fixed32 and wire == _FIXED32):
-            yield number, data[at : at + size]
-        at += size
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        if at >= len(data):
-            raise _Malformed(f"it ends inside a number at byte {at}")
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & 0xFFFFFFFFFFFFFFFF, at
-    raise _Malformed(f"a number of more than ten bytes at byte {at}")
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 64) if value >> 63 else value
+    wanted = (VARINT, LENGTH, FIXED32) if fixed32 else (VARINT, LENGTH)
+    return ((number, part) for number, wire, part in fields(data) if wire in wanted)

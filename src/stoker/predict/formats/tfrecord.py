@@ -1,18 +1,14 @@
 """TFRecord files: length, checksum, data, checksum; a damaged one is named with the record's number and offset."""
 
-import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
 from stoker.errors import InstanceError
-from stoker.storage.checksum import crc32c
+from stoker.storage.tfrecord import HEAD_BYTES, TAIL_BYTES, is_whole, length_in
 
 MAX_RECORD_BYTES = 1 << 30
-_HEAD = struct.Struct("<QI")
-_TAIL = struct.Struct("<I")
-_MASK_DELTA = 0xA282EAD8
 _GZIP = b"\x1f\x8b"
 
 
@@ -30,35 +26,29 @@ def records(stream: BinaryIO) -> Iterator[Record]:
     index = 0
     while True:
         offset = reader.offset
-        head = reader.read(_HEAD.size, index=index, offset=offset)
+        head = reader.read(HEAD_BYTES, index=index, offset=offset)
         if not head:
             return
         yield Record(offset, _data(reader, head, index=index, offset=offset))
         index += 1
 
 
-def masked_crc32c(data: bytes) -> int:
-    """The checksum as TFRecord stores it."""
-    value = crc32c(data)
-    return (((value >> 15) | (value << 17)) + _MASK_DELTA) & 0xFFFFFFFF
-
-
 def _data(reader: "_Reader", head: bytes, *, index: int, offset: int) -> bytes:
     def bad(what: str) -> InstanceError:
         return InstanceError(f"record {index + 1}, at offset {offset}, {what}", index=index)
 
-    if len(head) < _HEAD.size:
-        raise bad(f"is truncated: {len(head)} bytes of its {_HEAD.size}-byte header are there")
-    length, checksum = _HEAD.unpack(head)
-    if masked_crc32c(head[:8]) != checksum:
+    if len(head) < HEAD_BYTES:
+        raise bad(f"is truncated: {len(head)} bytes of its {HEAD_BYTES}-byte header are there")
+    length = length_in(head)
+    if length is None:
         raise bad("has a length whose checksum is wrong: the file is corrupt, or no TFRecord file")
     if length > MAX_RECORD_BYTES:
         raise bad(f"claims {length} bytes; more than {MAX_RECORD_BYTES} are not read")
-    body = reader.read(length + _TAIL.size, index=index, offset=offset)
-    if len(body) < length + _TAIL.size:
-        raise bad(f"is truncated: {len(body)} of {length + _TAIL.size} bytes are there")
+    body = reader.read(length + TAIL_BYTES, index=index, offset=offset)
+    if len(body) < length + TAIL_BYTES:
+        raise bad(f"is truncated: {len(body)} of {length + TAIL_BYTES} bytes are there")
     data = body[:length]
-    if masked_crc32c(data) != _TAIL.unpack(body[length:])[0]:
+    if not is_whole(data, body[length:]):
         raise bad("is corrupt: its checksum is wrong")
     return data
 

@@ -16,8 +16,8 @@ import torch
 
 from stoker.errors import InstanceError
 from stoker.predict.base import Instance, Prediction, TablePredictor
+from stoker.predict.formats.example import parse_example
 from stoker.predict.versions import warn_of_other_versions
-from stoker.recipes.tabular import tf_example
 from stoker.recipes.tabular.bundle import read_bundle
 from stoker.recipes.tabular.columns import BadValue, Encoder, read_as
 from stoker.recipes.tabular.features import Features
@@ -129,16 +129,13 @@ def _message(instance: Instance, index: int) -> bytes | None:
 
 def _from_example(message: bytes, index: int, columns: Sequence[str]) -> dict[str, Any]:
     """A feature that is not in the message is missing: tf.Example has no other word for that."""
-    try:
-        found = tf_example.decode(message)
-    except ValueError as error:
-        raise InstanceError("its bytes are no tf.Example", index=index) from error
+    found = parse_example(message, index=index)
     if not set(found) & set(columns):
         raise InstanceError(f"the tf.Example has none of {', '.join(columns)}", index=index)
-    return {name: _first(found.get(name, [])) for name in columns}
+    return {name: _first(found.get(name, ())) for name in columns}
 
 
-def _first(values: list[Any]) -> Any:
+def _first(values: Sequence[Any]) -> Any:
     value = values[0] if values else None
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
@@ -152,6 +149,8 @@ def _column(name: str, values: list[Any]) -> pl.Series:
 
 def _as_kind(column: pl.Series, kind: pl.DataType, missing_values: Sequence[str]) -> pl.Series:
     """A column as training would have read it. Raises InstanceError."""
+    if column.dtype == pl.String and isinstance(kind, pl.Categorical):
+        return column.cast(kind)  # Vocabulary strips each distinct one, and knows those that mean a gap
     if column.dtype == pl.String:
         column = column.str.strip_chars()
         column = column.set(column.is_in(["", *missing_values]), None)
@@ -163,8 +162,7 @@ def _as_kind(column: pl.Series, kind: pl.DataType, missing_values: Sequence[str]
     if kind == pl.String:
         return column if column.dtype.is_temporal() else column.cast(pl.String)
     found = column.cast(kind, strict=False)
-    bad = found.is_null() & column.is_not_null()
-    if bad.any():
-        row = bad.arg_max() or 0
-        raise InstanceError(f"{str(column[row])!r} is not a number", index=row, field=column.name)
-    return found
+    if found.null_count() == column.null_count():
+        return found
+    row = (found.is_null() & column.is_not_null()).arg_max() or 0
+    raise InstanceError(f"{str(column[row])!r} is not a number", index=row, field=column.name)
