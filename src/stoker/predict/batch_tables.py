@@ -81,6 +81,8 @@ def from_table(table: pyarrow.Table, signature: Signature, *, key: str | None) -
 
 def lines_of(answer: pyarrow.Table, *, key: str | None, keys: Sequence[Any] | None) -> bytes:
     """A JSON value a line: of one output without a name its bare value, else an object."""
+    if keys is None and (written := _written_by_polars(answer)) is not None:
+        return written
     texts = [_texts(answer.column(name)) for name in answer.column_names]
     if answer.column_names == [""]:
         lines = texts[0]
@@ -91,6 +93,59 @@ def lines_of(answer: pyarrow.Table, *, key: str | None, keys: Sequence[Any] | No
         form = "{" + _escaped(str(key)) + ': %s, "prediction": %s}'
         lines = [form % pair for pair in zip(map(json.dumps, keys), lines, strict=True)]
     return "\n".join([*lines, ""]).encode()
+
+
+def _written_by_polars(answer: pyarrow.Table) -> bytes | None:
+    """The same, for plain columns and no gaps, many times as quickly; None where it cannot, or is not installed."""
+    try:
+        import polars  # noqa: PLC0415  an extra
+    except ImportError:
+        return None
+    parts: list[Any] = []
+    for name in answer.column_names:
+        texts = _series(answer.column(name), polars)
+        if texts is None:
+            return None
+        head = _escaped(name).replace("%%", "%") + ": " if name else ""
+        cells = [texts[0]] if len(texts) == 1 else ["[", *_between(texts, ", "), "]"]
+        parts += [", " if parts else "", head, *cells]
+    ends = ("", "\n") if answer.column_names == [""] else ("{", "}\n")
+    words = [part if isinstance(part, polars.Series) else polars.lit(part) for part in (ends[0], *parts, ends[1])]
+    lines = polars.select(polars.concat_str(words)).to_series()
+    return str(lines.str.join("").item()).encode() if len(lines) else b""
+
+
+def _series(column: pyarrow.ChunkedArray, polars: Any) -> "list[Any] | None":
+    """A column as JSON texts, a list of so many values as so many columns; None when it takes more than that."""
+    kind = column.type
+    if column.null_count or not len(column):
+        return None
+    if pyarrow.types.is_fixed_size_list(kind) and kind.list_size and pyarrow.types.is_floating(kind.value_type):
+        flat = polars.from_arrow(column.combine_chunks().flatten())
+        texts = _number_texts(flat, polars)
+        return None if texts is None else [texts.gather_every(kind.list_size, at) for at in range(kind.list_size)]
+    values = polars.from_arrow(column)
+    if pyarrow.types.is_floating(kind):
+        texts = _number_texts(values, polars)
+        return None if texts is None else [texts]
+    if pyarrow.types.is_integer(kind):
+        return [values.cast(polars.String)]
+    if pyarrow.types.is_string(kind):
+        distinct = values.unique()
+        if len(distinct) * 4 <= len(values):  # labels; else each is a text of its own
+            return [values.replace_strict(distinct, [json.dumps(text) for text in distinct])]
+    return None
+
+
+def _number_texts(values: Any, polars: Any) -> Any:
+    """As Python writes them, but for an exponent's zero; None if one is no JSON number."""
+    if values.null_count() or not values.is_finite().all():
+        return None
+    return values.cast(polars.Float64).cast(polars.String)
+
+
+def _between(items: list[Any], separator: str) -> list[Any]:
+    return [each for item in items for each in (separator, item)][1:]
 
 
 def _escaped(name: str) -> str:
