@@ -6,8 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from stoker.cli.checkpoint import check_not_needed
 from stoker.compat.determined.sdk_checkpoint import CheckpointSortBy, OrderBy, order_of
+from stoker.errors import ConflictError
 from stoker.schema.record import CheckpointRecord, MetricPoint
+from stoker.schema.registry import RegisteredModel, Version
 from tests.compat.conftest import events
 
 Script = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -119,3 +122,25 @@ def test_keras_trial_trains_for_so_many_batches_whatever_its_data_has(script: Sc
 
     assert ran.stdout.endswith("done\n"), ran.stderr
     assert [event["step"] for event in events(run) if event["type"] == "checkpoint"] == [3, 6]
+
+
+class Registry:
+    """A server's models, as far as deleting a checkpoint asks for them."""
+
+    def __init__(self, source: str) -> None:
+        self._version = Version.model_construct(model="mnist", name="v1", url="/registry/mnist/1", source=source)
+
+    def models(self) -> list[RegisteredModel]:
+        return [RegisteredModel.model_construct(name="mnist")]
+
+    def versions(self, model: str) -> list[Version]:
+        return [self._version]
+
+
+def test_checkpoint_of_a_registered_model_is_not_deleted() -> None:
+    check_not_needed(Registry("/runs/1/200"), RECORDS)  # of another, whose path only begins alike
+    for source in ("/runs/1/20", "/runs/1/20/model"):
+        with pytest.raises(
+            ConflictError, match=r"/runs/1/20 is needed by mnist/versions/v1.*stoker versions delete v1"
+        ):
+            check_not_needed(Registry(source), RECORDS)

@@ -126,6 +126,7 @@ def delete(arguments: Arguments) -> int:
     for job, record in found:
         if not client.job(job).state.is_final:
             raise ConflictError(f"{job} has not ended, and may go on from {uuid_of(record)}. End it first, or wait.")
+    check_not_needed(client, [record for _, record in found])
     if not arguments.yes and not _is_sure(len(found)):
         say("Nothing was deleted.")
         return 1
@@ -133,6 +134,19 @@ def delete(arguments: Arguments) -> int:
         _remove(record.path)
         print(uuid_of(record))
     return 0
+
+
+def check_not_needed(client: "Client", records: "Sequence[CheckpointRecord]") -> None:
+    """ConflictError where a version of a registered model was made of one, or has its files there."""
+    for model in client.models():
+        for version in client.versions(model.name):
+            for record in records:
+                own = record.path.rstrip("/")
+                if any(f"{place.rstrip('/')}/".startswith(f"{own}/") for place in (version.url, version.source)):
+                    raise ConflictError(
+                        f"{uuid_of(record)} is needed by {version.reference}. Delete that first:"
+                        f" `stoker versions delete {version.name} --model {version.model}`."
+                    )
 
 
 def find_checkpoint(client: "Client", given: str) -> "tuple[str, CheckpointRecord]":
