@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import tempfile
@@ -157,14 +158,11 @@ class _Keeper:
         for _ in range(2):
             self._cluster.add_node(wait=False, **self._node())
         self._cluster.wait_for_nodes(timeout=120)
+        self.address = str(self._cluster.address)
         self.dashboard = str(self._cluster.webui_url or "")
 
     def _node(self) -> dict[str, Any]:
         return {"num_cpus": 2, "object_store_memory": 80_000_000, "node_ip_address": f"127.0.0.{next(self._hosts)}"}
-
-    @property
-    def address(self) -> str:
-        return str(self._cluster.address)
 
     @property
     def raylets(self) -> list[int]:
@@ -180,7 +178,8 @@ class _Keeper:
                 return self._kill_head()
             case "renew":
                 host, _, port = self.address.partition(":")
-                self._cluster.shutdown()
+                for node in (*self._cluster.worker_nodes, self._cluster.head_node):
+                    node.kill_all_processes(check_alive=False, allow_graceful=False, wait=True)
                 self._hosts = itertools.count(int(host.rpartition(".")[2]))
                 self._begin(port=int(port))
                 return self.raylets
@@ -198,7 +197,7 @@ class _Keeper:
         import ray
 
         ray.shutdown()  # or it would end us with itself
-        self._cluster.head_node.kill_gcs_server(check_alive=False)
+        os.kill(self._cluster.head_node.all_processes["gcs_server"][0].process.pid, signal.SIGKILL)
 
     def close(self) -> None:
         self._cluster.shutdown()

@@ -100,7 +100,7 @@ def test_job_of_higher_priority_takes_the_place_of_another_which_checkpoints_wai
     done = submit(training.project, "urgent", "urgent", "--config", str(whole), "--priority", "9", "--stream-logs")
 
     assert done.code == 0, done.err
-    assert done.lines.count("at once") == 3
+    assert done.out.count("at once") == 3
     job = training.finish(runs=2)
     first, second = job.trials[0].runs
     assert (first.state, first.stop) == (RunState.STOPPED, StopReason.PREEMPT)

@@ -91,6 +91,7 @@ class Supervision:
         self._failures: list[Ended] = []
         self._failed: Ended | None = None  # the first of them
         self._was_killed = False
+        self._only_serves = False  # of several nodes, one whose ranks have ended
         self._is_lost = False
         self._doorway: Doorway | None = None
         self._usage: Usage | None = None
@@ -239,9 +240,18 @@ class Supervision:
             if is_settled or not self._replicas.running or self._stopped_for is not None:
                 self._failed = failure.first(self._failures, self._run_dir)
                 self._replicas.stop(self._running_names(), grace_s=self._plan.grace_s)
-        elif ended and all(replica.role == "ps" for replica in self._replicas.running):
-            # Parameter servers serve for ever: they end when those they serve have ended.
-            self._replicas.stop(self._running_names(), grace_s=min(_PS_GRACE_S, self._plan.grace_s))
+        elif (ended or self._only_serves) and all(replica.role == "ps" for replica in self._replicas.running):
+            self._end_service()
+
+    def _end_service(self) -> None:
+        """Parameter servers serve for ever: they end when those they serve have ended, on this node and all others."""
+        is_alone = len({replica.node for replica in self._plan.replicas}) == 1
+        if is_alone or self.stop.reason is not None:
+            if not self._replicas.is_winding_down:
+                self._replicas.stop(self._running_names(), grace_s=min(_PS_GRACE_S, self._plan.grace_s))
+        elif self._replicas.running and not self._only_serves:
+            self._only_serves = True
+            (self._run_dir / "serving").touch()  # the engine sees it, and tells us when all nodes have come so far
 
     def _obey(self) -> None:
         # An order that comes when the run has failed, or is at its end, does not change how it ended.

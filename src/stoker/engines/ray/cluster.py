@@ -56,6 +56,10 @@ class _Run:
     def on(self, node: int) -> list[dict[str, Any]]:
         return [replica for replica in self.launch["replicas"] if replica.get("node", 0) == node]
 
+    def has_servers(self, node: int) -> bool:
+        """Whether somebody on this node serves the others, for as long as they work."""
+        return self.num_nodes > 1 and any(replica["role"] == "ps" for replica in self.on(node))
+
     def is_serving(self, node: int) -> bool:
         """Whether nobody on this node ends by itself."""
         return all(replica["role"] == "ps" for replica in self.on(node))
@@ -289,15 +293,18 @@ class Cluster:
     def _watch(self, run: _Run) -> None:
         """Return when all nodes have ended in order; ClusterError when one did not."""
         ends = {actor.watch.remote(): node for node, actor in enumerate(run.actors)}
-        left = list(ends)
-        while left and not run.is_ending:
+        rests = {actor.watch_ranks.remote(): node for node, actor in enumerate(run.actors) if run.has_servers(node)}
+        busy = {node for node in range(run.num_nodes) if not run.is_serving(node)}
+        left = [*ends, *rests]
+        while not ends.keys().isdisjoint(left) and not run.is_ending:
             done, left = ray.wait(left, timeout=1.0)
             for call in done:
                 end = ray.get(call)
-                if not end["in_order"]:
+                if call in ends and not end["in_order"]:
                     raise ClusterError(_last_words(end["log"], ends[call], run.num_nodes))
-            if done and left and all(run.is_serving(ends[call]) for call in left):
-                for call in left:
+            busy -= {(ends | rests)[call] for call in done}
+            if done and not busy:
+                for call in ends.keys() & set(left):
                     run.actors[ends[call]].stop.remote()
         if not run.is_ending:
             self._remove(run)
@@ -317,12 +324,15 @@ class Cluster:
         return group is not None and placement_group_table(group).get("state") == "PENDING"
 
     def _shortage(self, run: _Run) -> str:
-        need = [self._bundle(run, node) for node in range(run.num_nodes)]
-        nodes = self.nodes()
-        free, has = (sum(node[which]["cpus"] for node in nodes) for which in ("free", "has"))
-        asks = ", ".join(f"{amount:g} {name}" for name, amount in sorted(_sum(need).items()))
+        need = _sum([self._bundle(run, node) for node in range(run.num_nodes)])
+        free, has = ray.available_resources(), ray.cluster_resources()
         places = f" on {run.num_nodes} nodes" if run.num_nodes > 1 else ""
-        return f"waits for {asks}{places}: the cluster has {free:g} of {has:g} CPUs free"
+        asks = ", ".join(_amount(name, amount) for name, amount in need.items())
+        # Their sum may do while no node has enough left: so what is free is said of all that is asked for.
+        left = ", ".join(
+            f"{_amount(name, free.get(name, 0.0))} of {_number(name, has.get(name, 0.0))}" for name in need
+        )
+        return f"waits for {asks}{places}; free on the cluster: {left}"
 
     def _check_reachable(self, server: dict[str, Any], places: list[dict[str, str]]) -> None:
         here = ray.util.get_node_ip_address()
@@ -425,6 +435,15 @@ def _last_words(log: str, node: int, num_nodes: int) -> str:
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip() or repr(error)).splitlines()[0]
+
+
+def _number(name: str, amount: float) -> str:
+    return f"{amount / 1e9:.3g} GB" if name == "memory" else f"{amount:g}"
+
+
+def _amount(name: str, amount: float) -> str:
+    """`2 CPU`, `8 GB of memory`, `1 a100`: in Ray's own words, which are the owner's for custom resources."""
+    return f"{_number(name, amount)} {'of memory' if name == 'memory' else name}"
 
 
 def _share(resources: Mapping[str, float]) -> dict[str, float]:

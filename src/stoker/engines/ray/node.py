@@ -22,6 +22,7 @@ from typing import Any
 _LOG_BYTES = 2000
 _LAST_EVENT_BYTES = 200_000  # a long traceback is in it
 _LOOK_S = 1.0
+_RANKS_S = 0.2
 _START = 'setsid "$@" </dev/null >>"$0" 2>&1 & echo $!'
 
 
@@ -99,6 +100,11 @@ class Node:
         if self._pid is not None:
             _wait_for_end(self._pid)
         return {"in_order": self._has_ended(), "log": _end_of(self._run_dir / "supervisor.log", _LOG_BYTES).strip()}
+
+    def watch_ranks(self) -> None:
+        """Blocks until nobody on this node works any more: all has ended there, or only parameter servers are left."""
+        while self._pid is not None and _is_there(self._pid) and not (self._run_dir / "serving").exists():
+            time.sleep(_RANKS_S)
 
     def stop(self) -> None:
         """Ask the supervisor to end its run."""
