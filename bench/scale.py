@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +33,15 @@ def main() -> None:
     parser.add_argument("--trial-s", type=float, default=3600.0, help="of a trial that is not pruned, on average")
     parser.add_argument("--stopping", choices=("asha", "none"), default="asha")
     parser.add_argument("--failures-an-hour", type=float, default=0.01, help="of a node")
+    parser.add_argument("--pulse-s", type=float, default=0.0, help="the least time between two ticks")
+    parser.add_argument("--most-s", type=float, default=1e9, help="end after so long, with the figures by then")
     parser.add_argument("--folder", type=Path, help="keep the database here")
     parser.add_argument("--results", default="", help="write bench/results/NAME.json")
     words = vars(parser.parse_args())
-    folder, results = words.pop("folder"), words.pop("results")
+    folder, results, most_s = words.pop("folder"), words.pop("results"), words.pop("most_s")
     plan = Plan(**words)
     with tempfile.TemporaryDirectory() as temporary:
-        figures = measure(plan, folder or Path(temporary))
+        figures = measure(plan, folder or Path(temporary), most_s=most_s)
     for name, value in figures.items():
         print(f"{name}: {value}")
     if results:
@@ -68,19 +71,27 @@ class Watched:
         return timed
 
 
-def measure(plan: Plan, folder: Path) -> dict[str, object]:
+class Enough(Exception):
+    """The time is up; what was seen by then is of use."""
+
+
+def measure(plan: Plan, folder: Path, *, most_s: float = 1e9) -> dict[str, object]:
     home = Home(folder).make()
     opened = open_store(home.database)
     store = Watched(opened)
     simulation = Simulation(plan, store=store, home=home)  # type: ignore[arg-type]
     began, said = time.thread_time(), [time.monotonic()]
+    until = said[0] + most_s
 
     def watch(now: Simulation) -> None:
+        if time.monotonic() > until:
+            raise Enough
         if time.monotonic() - said[0] > _SAY_S:
             said[0] = time.monotonic()
             print(_line(now, time.thread_time() - began), flush=True)
 
-    simulation.run(watch=watch)
+    with suppress(Enough):
+        simulation.run(watch=watch)
     figures = _figures(simulation, store, home.database, took_s=time.thread_time() - began)
     opened.close()
     return figures
@@ -101,6 +112,8 @@ def _figures(done: Simulation, store: Watched, database: Path, *, took_s: float)
     most = sorted(store.seconds, key=store.seconds.__getitem__, reverse=True)[:10]
     return {
         "plan": {name: getattr(plan, name) for name in plan.__slots__},
+        "trials begun": done.engine.trials_begun,
+        "runs ended": len(record.ends),
         "simulated hours": round((done.clock() - done.began) / 3600, 3),
         "node failures": record.node_failures,
         "runs lost": record.lost_runs,
@@ -116,7 +129,7 @@ def _figures(done: Simulation, store: Watched, database: Path, *, took_s: float)
             "taking in events": round(record.taking_in_s, 1),
             "in all, with the simulation": round(took_s, 1),
         },
-        "server's processor ms a trial": round(1000 * (sum(record.ticks) + record.taking_in_s) / plan.trials, 2),
+        "server's processor ms a run": _ratio(1000 * (sum(record.ticks) + record.taking_in_s), len(record.ends)),
         "store, processor s": {name: [round(store.seconds[name], 1), store.calls[name]] for name in most},
         "database, MB": round(sum(path.stat().st_size for path in database.parent.glob(database.name + "*")) / 1e6),
         "memory, MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,

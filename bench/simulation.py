@@ -46,6 +46,7 @@ class Plan:
     ask_s: float = 5.0  # how often the server asks what the cluster has
     start_s: float = 1.0  # from a run's place to its user code
     obey_s: float = 1.0  # from an order to the end
+    pulse_s: float = 0.0  # the least time between two ticks
     seed: int = 1
 
     @property
@@ -272,7 +273,7 @@ class Simulation:
             watch(self)
             upcoming = self._agenda[0][0] if self._agenda else self.clock()
             soonest = self.clock() + (1e9 if wait_s is None else wait_s)
-            self.clock.jump(min(max(upcoming, self.clock()), soonest))
+            self.clock.jump(min(max(upcoming, self.clock() + self.plan.pulse_s), soonest))
         self.scheduler.stop()
         return self.record
 
@@ -287,7 +288,7 @@ class Simulation:
             "space": {"x": {"type": "double", "min": 0, "max": 1}},
         }
         if plan.stopping == "asha":
-            at_once = max(plan.slots // plan.searches, 4)
+            at_once = 4 * max(plan.slots // plan.searches, 1)  # so that a bracket can fill the cluster alone
             search |= {"stopping": {"name": "asha", "max_time": MAX_STEPS}, "max_concurrent_trials": at_once}
         for name in self.names:
             spec = JobSpec.model_validate({"name": name, "module": "trainer.task", "search": search})

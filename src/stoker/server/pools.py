@@ -2,11 +2,11 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from stoker.engines.base import Engine
-from stoker.engines.ray.engine import RayEngine
+from stoker.engines.ray.engine import ClusterNode, RayEngine
 from stoker.errors import StokerError
 from stoker.home import Home
 from stoker.schema.job import Share
@@ -110,7 +110,8 @@ class Pools(Mapping[str, Pool]):
         engine = self._engines[pool.engine_name]
         assert isinstance(engine, RayEngine)
         try:
-            nodes = tuple(node.has for node in engine.nodes())
+            assert pool.ray is not None
+            nodes = tuple(node.has for node in usable(engine.nodes(), pool.ray.resources))
         except StokerError as error:
             if pool.trouble != str(error):
                 logger.warning("%s", error)
@@ -125,6 +126,11 @@ class Pools(Mapping[str, Pool]):
             gpus=sum(node.gpus for node in nodes),
         )
         return pool.with_(nodes=nodes, capacity=capacity, trouble="")
+
+
+def usable(nodes: Iterable[ClusterNode], resources: Mapping[str, float]) -> Iterator[ClusterNode]:
+    """The nodes that have what each node of a run takes of the cluster's custom resources: the pool's own."""
+    return (node for node in nodes if all(node.resources.get(name, 0.0) >= need for name, need in resources.items()))
 
 
 def _unasked(pool: Pool) -> Pool:

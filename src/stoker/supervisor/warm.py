@@ -1,6 +1,6 @@
 """Start a replica by asking a zygote for a fork, where that is safe and the program is plainly Python.
 
-HOME/zygotes/ has a zygote for each interpreter, environment and list of imports, by their KEY:
+HOME/zygotes/ has a zygote for each host, interpreter, environment and list of imports, by their KEY:
 
     KEY.sock               where it listens
     KEY.lock               held by it for its whole life, and by who starts it before that, so there is one
@@ -208,7 +208,9 @@ class _Order:
 
     def __init__(self, folder: Path, python: Path, environment: dict[str, str], imports: list[list[Any]]) -> None:
         self._folder, self._python, self._environment, self._imports = folder, python, environment, imports
-        what = json.dumps([str(python), environment, imports, os.stat(zygote.__file__).st_mtime_ns], sort_keys=True)
+        # A cluster's nodes may share their home, but no host can fork a process for another.
+        where = [socket.gethostname(), str(python)]
+        what = json.dumps([where, environment, imports, os.stat(zygote.__file__).st_mtime_ns], sort_keys=True)
         self._key = hashlib.sha256(what.encode()).hexdigest()[:32]
 
     def connect(self) -> socket.socket | None:

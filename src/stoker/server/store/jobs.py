@@ -4,6 +4,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -27,6 +28,7 @@ _MOST_METRICS = 8  # shown in its line
 _INSERT = insert(jobs)
 _BY_ID = select(jobs).where(jobs.c.id == bindparam("job"))
 _RUNS_OF = select(runs).where(runs.c.trial.in_(bindparam("ids", expanding=True))).order_by(runs.c.trial, runs.c.attempt)
+_TRIAL = select(trials).where(trials.c.id == bindparam("trial"))
 TRIALS_OF = select(trials).where(trials.c.job == bindparam("number"))
 _RUN_SHOWN = (runs.c.state, runs.c.stop, runs.c.phase, runs.c.message)
 _NEWEST_TRIALS = TRIALS_OF.order_by(trials.c.number.desc()).limit(_MOST_TRIALS)
@@ -59,17 +61,17 @@ def number_of(connection: Connection, job: str) -> int:
 
 
 def whole(connection: Connection, row: Row[Any], *, only: int | None = None) -> Job:
-    """The job with its newest trials, or with the one of this id."""
+    """The job with its newest trials; or with the one of this id alone, whose state is then the job's."""
     if only is None:
         rows = connection.execute(_NEWEST_TRIALS, {"number": row.number}).fetchall()[::-1]
+        line = summary(connection, row).model_dump()
+        found = tuple(with_runs(connection, rows, run_rows.wanted(row)))
     else:
-        rows = list(connection.execute(TRIALS_OF.where(trials.c.id == only), {"number": row.number}))
-    return Job(
-        **summaries(connection, [row], only=only)[0].model_dump(),
-        intent=Intent(row.intent),
-        spec=JobSpec.model_validate_json(row.spec),
-        trials=tuple(with_runs(connection, rows, run_rows.wanted(row))),
-    )
+        one = connection.execute(_TRIAL, {"trial": only}).one()
+        of_trial = connection.execute(_RUNS_OF, {"ids": [only]}).fetchall()
+        line = _line(row, [(one, of_trial[-1])])
+        found = (_trial(one, of_trial, run_rows.wanted(row)),)
+    return Job(**line, intent=Intent(row.intent), spec=_spec(row.spec), trials=found)
 
 
 def trial(connection: Connection, trial: int) -> JobTrial:
@@ -133,6 +135,12 @@ def set_intent(connection: Connection, row: Row[Any], intent: Intent, *, by: str
     if row.intent != intent:
         connection.execute(update(jobs).where(jobs.c.number == row.number).values(intent=intent.value, intent_by=by))
         run_rows.settle(connection, row.number, now=now)
+
+
+@lru_cache(maxsize=64)
+def _spec(text: str) -> JobSpec:
+    """Read once for all the trials of a search, which start one by one; nobody can change it."""
+    return JobSpec.model_validate_json(text)
 
 
 def _insert_job(connection: Connection, new: NewJob, *, now: float) -> int:
@@ -271,11 +279,8 @@ def why_stopped(row: Row[Any]) -> str:
     return f"invalid hyperparameters: {row.invalid}" if row.invalid is not None else row.stopped or ""
 
 
-def summaries(connection: Connection, rows: Sequence[Row[Any]], *, only: int | None = None) -> list[JobSummary]:
-    """One query for any number of jobs. Of a search only the trials that are not over are looked at.
-
-    With `only`, no trial but that of this id: then its state is the job's.
-    """
+def summaries(connection: Connection, rows: Sequence[Row[Any]]) -> list[JobSummary]:
+    """One query for any number of jobs. Of a search only the trials that are not over are looked at."""
     newest: dict[int, list[Any]] = defaultdict(list)
     lines = (
         select(
@@ -286,8 +291,6 @@ def summaries(connection: Connection, rows: Sequence[Row[Any]], *, only: int | N
         .where(trials.c.job.in_([row.number for row in rows]), ~trials.c.over | jobs.c.search.is_(None))
         .order_by(trials.c.job, trials.c.number)
     )
-    if only is not None:
-        lines = lines.where(trials.c.id == only)
     for line in connection.execute(lines):
         newest[line.job].append(line)
     return [JobSummary(**_line(row, [(line, line) for line in newest[row.number]])) for row in rows]

@@ -6,8 +6,9 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, Row, Select, Table, select, update
+from sqlalchemy import Engine, Row, Select, Table, bindparam, select, update
 
+from stoker.errors import NotFoundError
 from stoker.schema.event import EventBatch
 from stoker.schema.job import Labels
 from stoker.schema.record import (
@@ -48,6 +49,8 @@ from stoker.server.store.pages import SqlPageStore
 from stoker.server.store.postgres import Ownership, owned_writer, patient_methods
 from stoker.server.store.tables import checkpoints, metrics, runs, trials
 from stoker.server.store.unfinished import Unfinished, has_work, is_of_use, trials_changed
+
+_PLACE = update(runs).where(runs.c.id == bindparam("of_run"))  # built once: that costs more than to run it
 
 
 def open_store(database: Path | str, *, home: str = "") -> "SqlStore":
@@ -171,9 +174,11 @@ class SqlStore:
     ) -> None:
         given = {"directory": directory, "handle": handle, "num_nodes": num_nodes}
         with self._unfinished.changing_run(run), self._write() as connection:
-            row = events.find_run(connection, run)
             changes = {name: value for name, value in given.items() if value is not None}
-            connection.execute(update(runs).where(runs.c.number == row.number).values(changes))
+            if not changes:
+                events.find_run(connection, run)  # or it is an error all the same
+            elif connection.execute(_PLACE, {"of_run": run, **changes}).rowcount == 0:
+                raise NotFoundError(f"No run {run!r} on this server.")
 
     def order_stop(self, run: str, reason: StopReason, *, now: float) -> None:
         with self._unfinished.changing_run(run), self._write() as connection:
