@@ -331,6 +331,28 @@ def test_run_ends_with_chief_workers_and_evaluator_and_stops_parameter_servers(l
     ]
 
 
+def test_parameter_servers_of_a_node_serve_on_until_told_that_all_nodes_have_done(lab: Lab) -> None:
+    chief, worker, server = replicas(workers=1, ps=1)
+    run = lab.start(
+        lab.launch(
+            """
+            import os, time
+            if os.environ["STOKER_REPLICA"] == "ps-0":
+                time.sleep(600)
+            """,
+            replicas=(chief, worker.with_(node=1), server),
+            addresses={"chief-0": "127.0.0.1:4001", "worker-0": "127.0.0.1:4002", "ps-0": "127.0.0.1:4003"},
+        )
+    )
+    run.wait_for_file("serving")
+    assert run.process.poll() is None
+
+    run.process.send_signal(signal.SIGTERM)  # as the engine does
+
+    ended = run.wait()
+    assert (ended["code"], ended["stop"], ended["message"]) == (0, None, "")
+
+
 @pytest.mark.parametrize("name", ["ps-0", "evaluator-0"])
 def test_parameter_server_or_evaluator_that_dies_first_fails_the_run(lab: Lab, name: str) -> None:
     code = f"import os, time, sys; sys.exit(9) if os.environ['STOKER_REPLICA'] == {name!r} else time.sleep(600)"
