@@ -105,14 +105,19 @@ def run(arguments: Arguments) -> int:
 
 
 def submit_task(
-    arguments: Arguments, entrypoint: str, *, task: str, requirements: Sequence[str] = ()
+    arguments: Arguments, entrypoint: str, *, task: str, requirements: Sequence[str] = (), cpus: float | None = None
 ) -> dict[str, Any]:
-    """Store a command job of the entrypoint, with the settings and code that the flags name."""
+    """Store a command job of the entrypoint, with the settings and code that the flags name.
+
+    `cpus` is what it takes of the pool, unless the settings say.
+    """
     from stoker.home import Home
     from stoker.packaging.tree import source_of_directory
 
     values = {**_read(arguments, entrypoint), "kind": "command"}
     values["labels"] = {**values.get("labels", {}), TASK: task}
+    if cpus is not None and not any(name.startswith("resources") for name in _named(arguments)):
+        values["resources"] = {**values.get("resources", {}), "cpus": cpus}
     environment = values.get("environment", {})
     lines = [*environment.get("requirements", ()), *requirements]
     values["environment"] = {**environment, **({"requirements": lines} if lines else {})}
@@ -129,6 +134,14 @@ def submit_task(
             shipment = Shipment(values, None, ())
         check_environment(shipment, home=home)
         return submit_numbered(shipment, values.get("name") or task, home=home)
+
+
+def _named(arguments: Arguments) -> list[str]:
+    """The settings that flags and files give, by their first words."""
+    from stoker.schema.dialects.document import load
+
+    files = [load(Path(file)) for file in (arguments.template, arguments.config_file) if file]
+    return [*(str(name) for document in files for name in document), *with_overrides({}, arguments.overrides)]
 
 
 def free_port() -> int:

@@ -34,7 +34,8 @@ def start(arguments: Arguments) -> None:
     spec = ",".join(f"{name}:{folder}" for name, folder in folders.items())
     words = ["python", "-m", "tensorboard.main", "--host", "127.0.0.1", "--port", str(port), "--logdir_spec", spec]
     needed = ["tensorboard", "setuptools<81"]  # it imports pkg_resources, which newer ones have no more
-    job = submit_task(arguments, shlex.join(words), task="tensorboard", requirements=needed)
+    # It mostly waits: no trial should wait for it, as none did there, where it took no slot.
+    job = submit_task(arguments, shlex.join(words), task="tensorboard", requirements=needed, cpus=0)
     print(job["id"])
     say(f"TensorBoard starts at http://127.0.0.1:{port}/. End it with `stoker tensorboard kill {job['id']}`.")
 
