@@ -1,12 +1,13 @@
 """Object stores by fsspec: S3 through moto's server, Google Cloud Storage through our own gateway.
 
-Moto is found as `moto_server` on PATH, or by STOKER_TEST_MOTO_SERVER: it needs libraries that stoker does not.
+Moto is found as `moto_server` beside this Python or on PATH, or by STOKER_TEST_MOTO_SERVER.
 """
 
 import os
 import shutil
 import socket
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,8 @@ from stoker.storage.settings import Target
 from tests.contracts.storage import LARGE, StorageContract
 from tests.processes import wait_until
 
-MOTO = os.environ.get("STOKER_TEST_MOTO_SERVER") or shutil.which("moto_server")
+BESIDE = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])  # `make test` does not change PATH
+MOTO = os.environ.get("STOKER_TEST_MOTO_SERVER") or shutil.which("moto_server", path=BESIDE)
 needs_moto = pytest.mark.skipif(MOTO is None, reason="no moto_server: set STOKER_TEST_MOTO_SERVER to one")
 # gcsfs's own doing: https://github.com/aio-libs/aiohttp warns of bodies over a megabyte.
 pytestmark = pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
