@@ -106,6 +106,7 @@ def _start(python: str, wishes: Mapping[str, str]) -> Iterator[RayCluster]:
         "RAY_prestart_worker_first_driver": "0",
         "RAY_worker_niceness": "0",  # not 15: on a busy machine such a worker does not get to run for minutes
         "RAY_gcs_rpc_server_reconnect_timeout_s": "20",  # how long a cluster without its head waits to end: not 60 s
+        "RAY_raylet_start_wait_time_s": "180",  # not 30: a busy machine takes longer to start a node
     }
     process, said = _launch(python, variables)
     assert process.stdin is not None
@@ -153,7 +154,12 @@ class _Keeper:
     def _begin(self, *, port: int = 0) -> None:
         from ray.cluster_utils import Cluster
 
-        head = {"include_dashboard": "DASHBOARD" in os.environ, "include_log_monitor": False, "gcs_server_port": port}
+        head = {
+            "include_dashboard": "DASHBOARD" in os.environ,
+            "include_log_monitor": False,
+            "gcs_server_port": port,
+            "dashboard_agent_listen_port": 0,  # a free one: another cluster on this machine may have Ray's
+        }
         self._cluster = Cluster(initialize_head=True, head_node_args={**self._node(), **head})
         for _ in range(2):
             self._cluster.add_node(wait=False, **self._node())

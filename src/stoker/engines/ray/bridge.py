@@ -141,6 +141,11 @@ def _in_words(error: Exception, address: str) -> str:
         return f"{text} Set python under the pool to a Python with the cluster's versions."
     if "uthentication" in text or "UNAUTHENTICATED" in text or "oken" in text:
         return f"The cluster at {address} refused us: {text} Set RAY_AUTH_MODE and RAY_AUTH_TOKEN for the server."
+    if isinstance(error, ConnectionError) and error.errno is None:  # Ray's own: a port is there, as was seen before
+        return (
+            f"The cluster at {address} did not take us in: it is no Ray head, or its token is another."
+            " Set RAY_AUTH_MODE and RAY_AUTH_TOKEN for the server."
+        )
     if isinstance(error, OSError):
         return f"Nothing answers at {address}: {error.strerror or error}. Is the cluster up (`ray status`)?"
     return text
