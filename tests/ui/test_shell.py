@@ -28,7 +28,7 @@ line = 0
 while not pathlib.Path(sys.argv[1]).exists():
     line += 1
     print("line", line, "of many", flush=True)
-    time.sleep(0.1)
+    time.sleep(0.05)  # without a rest: a page that waits for one shows nothing
 """
 MAX_CODE_BYTES = 80 << 10
 MAX_FIRST_PAGE_BYTES = 300 << 10

@@ -74,6 +74,12 @@ export function settled(act, ms) {
   return (...given) => { clearTimeout(timer); timer = setTimeout(() => act(...given), ms); };
 }
 
+/** A function that runs `act` `ms` after its first call; calls until then are one with it. Steady news cannot put it off. */
+export function soon(act, ms) {
+  let timer = 0;
+  return () => { timer ||= setTimeout(() => { timer = 0; act(); }, ms); };
+}
+
 export function download(name, content, kind) {
   const blob = content instanceof Blob ? content : new Blob([content], { type: kind });
   const url = URL.createObjectURL(blob);

@@ -1,7 +1,7 @@
 // Any runs side by side: their curves together, and what was different about them. In the address: `runs=taxi_1/1,hunt/17`.
 
 import { get } from "../core/api.js";
-import { fill, h, settled } from "../core/dom.js";
+import { fill, h, soon } from "../core/dom.js";
 import { number, plain, stateMark } from "../core/format.js";
 import { query, trialPath } from "../core/route.js";
 import { empty, failure, loading } from "../widgets/states.js";
@@ -50,7 +50,7 @@ async function show(root, page) {
 }
 
 function follow(runs, page) {
-  const again = settled(() => page.view?.load(), 1000);
+  const again = soon(() => page.view?.load(), 1000);
   for (const job of new Set(runs.map((run) => run.job))) {
     if (page.live.has(job)) continue;
     page.live.add(job);

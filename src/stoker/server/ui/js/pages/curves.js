@@ -1,7 +1,7 @@
 // Learning curves: a chart for each metric, train and validation together, any number of runs, all with the same x.
 
 import { lineChart } from "../charts/line.js";
-import { fill, h, settled } from "../core/dom.js";
+import { fill, h, soon } from "../core/dom.js";
 import { query } from "../core/route.js";
 import { empty, loading, notices } from "../widgets/states.js";
 import { card, choice, tick } from "./parts.js";
@@ -30,7 +30,7 @@ class Curves {
     this.element = h("div", { class: "stack" }, this.tools, this.notice.element, this.grid);
     this.state = { x: query.get("x", "step"), smooth: query.number("smooth", 0), logX: query.get("logx") === "1", logY: query.get("logy") === "1",
       best: query.get("best") === "1" ? goal : null, zoom: parseZoom(query.get("zoom")) };
-    this.later = settled(() => this.load(), RELOAD_MS);
+    this.later = soon(() => this.load(), RELOAD_MS);
     fill(this.grid, loading());
     this.#drawTools();
   }

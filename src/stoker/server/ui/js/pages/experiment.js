@@ -1,7 +1,7 @@
 // A job: how it stands and why, its curves, and for a search what was tried. The tabs are loaded when they are opened.
 
 import { get, resource } from "../core/api.js";
-import { fill, h, settled } from "../core/dom.js";
+import { fill, h, soon } from "../core/dom.js";
 import { stateMark } from "../core/format.js";
 import { jobPath } from "../core/route.js";
 import { failure, loading, notices } from "../widgets/states.js";
@@ -34,7 +34,7 @@ export async function mount(root, ctx) {
     await showHead(head, page, job.load);
     if (!place.firstChild) showTabs(place, page);
   });
-  const refresh = settled(job.load, REFRESH_MS);
+  const refresh = soon(job.load, REFRESH_MS);
   ctx.onLeave(() => { job.close(); page.tabs?.close(); });
   ctx.live([`job:${name}`], {
     resync: () => { job.load(); page.view?.load?.(); },

@@ -1,7 +1,7 @@
 // The log of a job: filter by trial, process, level, words or pattern; link to a line; follow; download. All in the address.
 
 import { API, asQuery, get } from "../core/api.js";
-import { fill, h, settled } from "../core/dom.js";
+import { fill, h, soon } from "../core/dom.js";
 import { whole } from "../core/format.js";
 import { jobPath, query } from "../core/route.js";
 import { filterField, filterSelect } from "../widgets/filter.js";
@@ -36,7 +36,7 @@ class Log {
     this.status = h("span", { class: "muted small", role: "status" });
     this.view = logview({ label: `Log of ${name}`, follow: !query.get("line"), read: (from, count, signal) => this.#read(from, count, signal),
       onFollow: (on) => { this.followBox.checked = on; }, onLine: (n) => query.set({ line: n }) });
-    this.again = settled(() => this.#count(), LOOK_AGAIN_MS);
+    this.again = soon(() => this.#count(), LOOK_AGAIN_MS);
     this.element = h("div", { class: "stack log-page" }, h("h1", { class: "sr" }, `Log of ${name}`), this.#tools(), this.notice.element, h("section", { class: "card log-card", "aria-label": "Log" }, this.view.element));
     ctx.key("f", "Follow the log", () => this.view.setFollow(!this.view.following));
     ctx.live([`logs:${name}`], { log: () => this.again(), resync: () => this.again() });

@@ -2,7 +2,7 @@
 
 import { importanceBars, parallelPlot, scatterPlot } from "./search_plots.js";
 import { get } from "../core/api.js";
-import { fill, h, settled } from "../core/dom.js";
+import { fill, h, soon } from "../core/dom.js";
 import { number, plain, stateMark, timeSince, whole } from "../core/format.js";
 import { comparePath, go, query, trialPath } from "../core/route.js";
 import { filterField, matcher } from "../widgets/filter.js";
@@ -37,8 +37,8 @@ class Search {
     this.scatter = scatterPlot({ metric: this.metric, space: this.spec.space, open: (trial) => go(trialPath(job.id, trial)) });
     this.importance = importanceBars();
     this.rungs = body(loading(3));
-    this.later = settled(() => this.#rest(), REST_MS);
-    this.shownSoon = settled(() => this.#show(), 200);
+    this.later = soon(() => this.#rest(), REST_MS);
+    this.shownSoon = soon(() => this.#show(), 200);
     this.table = this.#newTable();
     this.element = this.#layout();
   }

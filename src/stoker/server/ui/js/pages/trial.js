@@ -2,7 +2,7 @@
 
 import { lineChart } from "../charts/line.js";
 import { get, resource } from "../core/api.js";
-import { fill, h, settled } from "../core/dom.js";
+import { fill, h, soon } from "../core/dom.js";
 import { bytes, number, progressBar, stateMark, timeSince } from "../core/format.js";
 import { comparePath, jobPath, logsPath } from "../core/route.js";
 import { empty, failure, loading, notices } from "../widgets/states.js";
@@ -34,7 +34,7 @@ export async function mount(root, ctx) {
     fill(head, trialHead(page));
     if (!place.firstChild) showTabs(place, page);
   });
-  const refresh = settled(both.load, 500);
+  const refresh = soon(both.load, 500);
   ctx.onLeave(() => { both.close(); page.tabs?.close(); });
   const mine = (message) => message.job === name;
   ctx.live([`trial:${name}:${trial}`], {
@@ -99,7 +99,7 @@ function system(panel, page) {
     for (const [name, lines] of all) showUse(charts, grid, name, lines);
     return grid.parentNode === panel ? undefined : fill(panel, grid);
   }, (error) => { if (error.name !== "AbortError" && !charts.size) fill(panel, failure(error)); });
-  const later = settled(read, 1000);
+  const later = soon(read, 1000);
   page.view = { load: read, took: (message) => { if (message.series.some((one) => one.group === "system")) later(); } };
   read();
   return () => { page.view = null; charts.forEach(({ chart }) => chart.close()); };
