@@ -132,13 +132,24 @@ def follows(name: str) -> bool:
 
 
 def _reference(name: str) -> "Reference | None":
-    """None for a folder or URL. A registered model's name has no slash and no dot, so `./taxi` is always a folder."""
+    """None for a folder or URL. A registered model's name has no slash and no dot, so `./taxi` is always a folder.
+
+    A folder beside us that holds no model is none: a package's code often has the name of its model.
+    """
     from stoker.schema.registry import Reference
 
     is_path = os.sep in name and "/versions/" not in name
-    if "://" in name or is_path or name.startswith(("~", ".")) or Path(name).is_dir():
+    if "://" in name or is_path or name.startswith(("~", ".")) or _holds_model(Path(name)):
         return None
     return Reference.parse(name)
+
+
+def _holds_model(folder: Path) -> bool:
+    if not folder.is_dir():
+        return False
+    from stoker.predict import bundle, frameworks
+
+    return bundle.is_bundle(folder) or bool(frameworks.found_in(folder))
 
 
 def _name_in(folder: Path) -> str:
