@@ -144,3 +144,23 @@ def test_a_model_that_loses_a_prediction_is_found_out() -> None:
     (found,) = compute(Loser(), [[[1, 2]]])
 
     assert "0 predictions for 1 instances" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("took_s", "quick_size"),
+    [
+        ([0.001], 8),
+        ([0.001, 0.005], 8),  # once, a little: the machine's doing
+        ([0.001, 0.005, 0.001, 0.005], 8),
+        ([0.001, 0.005, 0.005], 2),  # twice in a row: the model's
+        ([0.001, 1.0], 2),  # nobody may wait so long for a second time
+    ],
+)
+def test_one_hiccup_does_not_move_a_quick_model_to_a_thread(took_s: list[float], quick_size: int) -> None:
+    async def main() -> int:
+        batcher = Batcher(Adder(), limits=Limits())
+        for each in took_s:
+            batcher._learn(4, each)
+        return batcher._quick_size
+
+    assert asyncio.run(main()) == quick_size

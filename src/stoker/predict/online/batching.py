@@ -19,6 +19,7 @@ from stoker.predict.online.settings import Limits
 
 # A call this short costs the other connections less than handing it to a thread and taking turns at Python's lock.
 _QUICK_S = 0.003
+_HICCUP_S = 0.03
 
 
 class BusyError(StokerError):
@@ -83,6 +84,7 @@ class Batcher:
         self._is_called = False  # a start is on its way
         self._delayed: asyncio.TimerHandle | None = None  # the same, when it waits for others to join
         self._quick_size = 0  # so many instances are known to take less than _QUICK_S
+        self._was_slow = False  # the last call in the event loop, though it should have been quick
         self._calls: queue.SimpleQueue[list[Part]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -176,8 +178,12 @@ class Batcher:
     def _learn(self, size: int, took_s: float) -> None:
         if took_s < _QUICK_S:
             self._quick_size = max(self._quick_size, min(2 * size, self._max_batch))
+            self._was_slow = False
         elif size <= self._quick_size:
-            self._quick_size = size // 2
+            # A little, and once, may be the machine's doing; a thread for the next batch would make those wait too.
+            is_hiccup = took_s < _HICCUP_S and not self._was_slow
+            self._quick_size = self._quick_size if is_hiccup else size // 2
+            self._was_slow = is_hiccup
 
     def _go_on(self) -> None:
         if not self._waiting:
