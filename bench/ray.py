@@ -69,16 +69,17 @@ TORCHRUN = """
         return ray.util.get_node_ip_address(), listener.getsockname()[1]
 
     @ray.remote(num_cpus=1)
-    def torchrun(rank, host, port):
-        words = [sys.argv[2], "-m", "torch.distributed.run", "--nnodes=2", f"--node-rank={rank}", "--nproc-per-node=1"]
-        words += [f"--master-addr={host}", f"--master-port={port}", sys.argv[3]]
+    def torchrun(rank, host, port, python, script):
+        words = [python, "-m", "torch.distributed.run", "--nnodes=2", f"--node-rank={rank}", "--nproc-per-node=1"]
+        words += [f"--master-addr={host}", f"--master-port={port}", script]
         return subprocess.run(words, capture_output=True, text=True).stdout
 
     def on(rank):
         return {"scheduling_strategy": PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank)}
 
     host, port = ray.get(look.options(**on(0)).remote())
-    print(ray.get([torchrun.options(**on(rank)).remote(rank, host, port) for rank in range(2)])[0], flush=True)
+    ends = [torchrun.options(**on(rank)).remote(rank, host, port, *sys.argv[2:]) for rank in range(2)]
+    print(*ray.get(ends), flush=True)
     remove_placement_group(group)
 """
 
