@@ -64,6 +64,7 @@ def test_corners_can_be_imported(script: Script) -> None:
         from determined.common import api
         from determined.experimental.client import CheckpointSortBy, DownloadMode, ExperimentState, OrderBy
         from determined.horovod import hvd
+        from determined.pytorch import experimental
         from determined.pytorch import _SimpleReducer
         from determined.tensorboard.metric_writers.pytorch import TorchWriter
 
@@ -73,6 +74,7 @@ def test_corners_can_be_imported(script: Script) -> None:
             hvd.DistributedOptimizer
         except RuntimeError as error:
             print(error)
+        assert experimental.torch_batch_process
         print(ExperimentState.DELETED.name, api.errors.NotFoundException.__name__)
         """
     )

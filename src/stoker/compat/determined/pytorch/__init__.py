@@ -1,5 +1,6 @@
 """`determined.pytorch`."""
 
+import importlib
 from typing import Any
 
 from stoker.compat.determined.old_checkpoints import load_trial_from_checkpoint_path
@@ -49,10 +50,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Modules of this one are found without an import of their own; what Determined itself removed is said."""
-    if name == "experimental":
-        from stoker.compat.determined.pytorch import experimental  # noqa: PLC0415
-
-        return experimental
+    if name == "experimental":  # not by `from … import`, which would ask here again
+        return importlib.import_module(f"{__name__}.experimental")
     if name == "_SimpleReducer":  # private, and yet used by examples
         from stoker.pytorch.metrics import FunctionReducer  # noqa: PLC0415
 
