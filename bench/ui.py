@@ -10,7 +10,6 @@ import contextlib
 import http.client
 import json
 import os
-import random
 import shutil
 import signal
 import socket
@@ -29,6 +28,7 @@ from typing import Any
 from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, sync_playwright
 
 from bench.measure import write_results
+from bench.ui_api import measure_api, percentile
 from bench.ui_seed import LONG, SEARCH, Size, cluster_of, seeded
 from stoker.client import Client
 from stoker.home import Home, ServerAddress
@@ -62,9 +62,9 @@ LIVE_CODE = """
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=Size.trials)
-    parser.add_argument("--points", type=int, default=Size.points)
-    parser.add_argument("--lines", type=int, default=Size.lines)
+    parser.add_argument("--trials", type=int, default=Size().trials)
+    parser.add_argument("--points", type=int, default=Size().points)
+    parser.add_argument("--lines", type=int, default=Size().lines)
     parser.add_argument("--rounds", type=int, default=5, help="page loads of each kind")
     parser.add_argument("--requests", type=int, default=20, help="of each route")
     parser.add_argument("--updates", type=int, default=15)
@@ -133,8 +133,9 @@ class Site:
         return f"http://127.0.0.1:{self.port}"
 
     def cpu_s(self) -> float:
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """Of the server's process so far, to the nanosecond, by the threads it has now."""
+        threads = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
+        return sum(int(path.read_text().split()[0]) for path in threads) / 1e9
 
     def client(self) -> Client:
         return Client(ServerAddress(url=self.url, token=self.token, pid=0))
@@ -226,7 +227,8 @@ WATCH = """
     window.benchMarks = {};
     const painted = (canvas) => {
       if (!canvas || !canvas.width || !canvas.height) return false;
-      const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+      // One row of it: to read back all of a canvas in every frame would itself take the time that is measured.
+      const data = canvas.getContext("2d").getImageData(0, canvas.height >> 1, canvas.width, 1).data;
       for (let at = 3; at < data.length; at += 4) if (data[at]) return true;
       return false;
     };
@@ -243,7 +245,7 @@ WATCH = """
         benchMarks[name] = 0;
         requestAnimationFrame(() => { benchMarks[name] = performance.now(); });
       }
-      requestAnimationFrame(look);
+      setTimeout(() => requestAnimationFrame(look), 30);
     };
     requestAnimationFrame(look);
 """
@@ -386,7 +388,7 @@ def measure_live(browser: Browser, site: Site, *, updates: int) -> dict[str, Any
     return {
         "updates": len(found),
         "median_s": round(statistics.median(found), 3),
-        "p95_s": round(_percentile(found, 0.95), 3),
+        "p95_s": round(percentile(found, 0.95), 3),
         "worst_s": round(found[-1], 3),
         "load_1m": os.getloadavg()[0],
     }
@@ -441,88 +443,6 @@ def _listen(site: Site, path: str, heard: list[int], stop: threading.Event) -> t
     thread = threading.Thread(target=read, daemon=True)
     thread.start()
     return thread
-
-
-# --- the API
-
-
-def measure_api(site: Site, size: Size, *, requests: int) -> dict[str, Any]:
-    """Every route that pages ask, in turn, with other arguments each time; columns after a change each time."""
-    dice = random.Random(1)
-    times: dict[str, list[float]] = {}
-    with site.client() as client:
-        for at in range(requests + 1):
-            for name, path in _questions(dice, size).items():
-                if name == "columns":
-                    client.update(SEARCH, priority=at)
-                took = _ask(site, path)
-                if at:  # the first finds nothing prepared: told apart
-                    times.setdefault(name, []).append(took)
-                else:
-                    times.setdefault(f"first {name}", []).append(took)
-    routes = {name: sorted(found) for name, found in times.items() if not name.startswith("first ")}
-    every = sorted(value for found in routes.values() for value in found)
-    return {
-        "p50_ms": round(_percentile(every, 0.5) * 1000, 1),
-        "p95_ms": round(_percentile(every, 0.95) * 1000, 1),
-        "requests": len(every),
-        "p95_ms_by_route": {name: round(_percentile(found, 0.95) * 1000, 1) for name, found in routes.items()},
-        "first_ms_by_route": {
-            name.removeprefix("first "): round(found[0] * 1000, 1)
-            for name, found in times.items()
-            if name.startswith("first ")
-        },
-        "load_1m": os.getloadavg()[0],
-    }
-
-
-def _questions(dice: random.Random, size: Size) -> dict[str, str]:
-    hunt, long = f"/jobs/{SEARCH}", f"/jobs/{LONG}"
-    trial = dice.randint(1, size.trials)
-    twenty = ",".join(str(dice.randint(1, size.trials)) for _ in range(20))
-    steps = size.points // 20
-    begin = dice.randint(0, steps // 2)
-    return {
-        "jobs": "/jobs?limit=100",
-        "jobs found": "/jobs?q=vision&counts=true&sort=-priority",
-        "job": hunt,
-        "columns": f"{hunt}/trials/columns",
-        "series of 20 trials": f"{hunt}/series?trial={twenty}&points=400",
-        "search": f"{hunt}/search?best=1",
-        "rungs": f"{hunt}/rungs",
-        "trial": f"{hunt}/trials?trial={trial}",
-        "best trials": f"{hunt}/trials?sort=best",
-        "checkpoints of a trial": f"{hunt}/checkpoints?trial={trial}",
-        "long series": f"{long}/series?points=1200",
-        "long series, zoomed": f"{long}/series?points=1200&start={begin}&end={begin + steps // 10}",
-        "log window": f"{long}/logs/lines?from={dice.randint(0, max(size.lines - 500, 0))}&count=500",
-        "log end": f"{long}/logs/lines?from=-500",
-        "log text": f"{long}/logs/lines?text=needle%20{dice.randint(1, 9)}&count=500",
-        "log regex": f"{long}/logs/lines?regex=needle.*{dice.randint(1, 9)}:&count=500",
-        "log errors": f"{long}/logs/lines?level=ERROR&count=500",
-        "pools": "/pools",
-        "pool history": "/pools/history",
-        "environment": f"{long}/environment",
-        "models": "/models",
-    }
-
-
-def _ask(site: Site, path: str) -> float:
-    connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=120)
-    try:
-        began = time.perf_counter()
-        headers = {"Authorization": f"Bearer {site.token}", "Accept-Encoding": "gzip"}
-        connection.request("GET", API + path, headers=headers)
-        answer = connection.getresponse()
-        body = answer.read()
-        assert answer.status == 200, f"{path}: {answer.status} {body[:300]!r}"
-        return time.perf_counter() - began
-    finally:
-        connection.close()
-
-
-def _percentile(ordered: list[float], part: float) -> float:
-    return ordered[min(int(len(ordered) * part), len(ordered) - 1)]
 
 
 def _spread(values: list[float]) -> dict[str, float]:

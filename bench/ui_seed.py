@@ -1,12 +1,16 @@
 """A store as large as the web UI is measured with: 10,000 trials, a million points, a million log lines.
 
-Made through the store's own methods, so that it is what runs would have left; kept in a temporary folder for the next
-time. `python -m bench.ui_seed` makes it.
+Made through the store's own methods, so that it is what runs would have left; but of the search's trials only the first
+thousand, ten milliseconds of CPU each: the others are copies of their rows with other hyperparameters and objectives.
+Kept in a temporary folder for the next time. `python -m bench.ui_seed` makes it.
 """
 
+import itertools
+import json
 import math
 import random
 import shutil
+import sqlite3
 import tempfile
 import time
 from collections.abc import Iterator
@@ -27,6 +31,7 @@ VERSION = 3  # of what is made here: another number, and it is made anew
 SEARCH, LONG = "hunt", "long"
 RUNGS = (5, 15, 45)  # reports a trial has when it is stopped there
 AT_ONCE = 500
+MADE = 1000  # trials that are made one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,7 @@ def fill(home: Home, size: Size) -> None:
         _add_long(store, size, now + 7200)
     finally:
         store.close()
+    multiply(home.database, made=min(size.trials, MADE), size=size)
 
 
 def _copy_to_postgres(folder: Path) -> None:
@@ -132,8 +138,9 @@ def _add_search(store: Store, size: Size, now: float) -> None:
     stopping = {"name": "asha", "max_time": RUNGS[-1], "divisor": 3, "max_rungs": 3}
     search = {"sampler": "random", "metric": "loss", "space": space, "stopping": stopping, "max_trials": size.trials}
     _add(store, now, name=SEARCH, module="trainer.task", search=search, labels={"team": "vision"})
-    for first in range(1, size.trials + 1, AT_ONCE):
-        numbers = range(first, min(first + AT_ONCE, size.trials + 1))
+    made = min(size.trials, MADE)
+    for first in range(1, made + 1, AT_ONCE):
+        numbers = range(first, min(first + AT_ONCE, made + 1))
         _add_trials(store, numbers, size, now + first)
         store.record_search(SEARCH, SearchBatch(progress=numbers[-1] / size.trials), now=now + first)
     store.record_search(SEARCH, SearchBatch(progress=1.0, state="done"), now=now + size.trials)
@@ -161,6 +168,73 @@ def _add_trials(store: Store, numbers: range, size: Size, now: float) -> None:
         for number, trial in tried.items()
     ]
     store.record_search(SEARCH, SearchBatch(entries=ended), now=now + 62)
+
+
+# What belongs to a trial: each table, the columns that are keys (and of which table), and which rows are meant.
+_OF_TRIAL = "trial IN (SELECT id FROM part)"
+_OF_RUN = "run IN (SELECT number FROM runs WHERE trial IN (SELECT id FROM part))"
+_ROWS = (
+    ("runs", {"number": "runs", "trial": "trials"}, _OF_TRIAL),
+    ("nodes", {"run": "runs"}, _OF_RUN),
+    ("metrics", {"number": "metrics", "run": "runs"}, _OF_RUN),
+    ("series", {"number": "series", "trial": "trials"}, _OF_TRIAL),
+    ("checkpoints", {"number": "checkpoints", "run": "runs"}, _OF_RUN),
+)
+
+
+def multiply(database: Path, *, made: int, size: Size) -> None:
+    """Copy the first trials' rows until there are as many as wanted."""
+    connection = sqlite3.connect(database)
+    connection.execute("PRAGMA synchronous = OFF")
+    (job,) = connection.execute("SELECT number FROM jobs WHERE id = ?", (SEARCH,)).fetchone()
+    keys = {"trials": "id", "runs": "number", "metrics": "number", "series": "number", "checkpoints": "number"}
+    tops = {table: connection.execute(f"SELECT max({key}) FROM {table}").fetchone()[0] for table, key in keys.items()}
+    for copy, first in enumerate(range(made, size.trials, made), start=1):
+        most = min(made, size.trials - first)
+        connection.execute("DROP TABLE IF EXISTS part")
+        connection.execute("CREATE TEMP TABLE part AS SELECT id FROM trials WHERE job = ? AND number <= ?", (job, most))
+        shifts = {table: copy * ((top or 0) + 1) for table, top in tops.items()}
+        moved = {"id": shifts["trials"], "number": first, "packed": shifts["metrics"]}
+        _copy_rows(connection, "trials", moved, "id IN (SELECT id FROM part)")
+        for table, columns, which in _ROWS:
+            _copy_rows(connection, table, {name: shifts[of] for name, of in columns.items()}, which, first=first)
+        _give_values(connection, job, range(first + 1, first + most + 1), size)
+    _count(connection, job)
+    connection.commit()
+    connection.close()
+
+
+def _copy_rows(
+    connection: sqlite3.Connection, table: str, moved: dict[str, int], which: str, *, first: int | None = None
+) -> None:
+    columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+    words = {name: f'"{name}" + {moved[name]}' if name in moved else f'"{name}"' for name in columns}
+    if table == "runs":  # its name: JOB.TRIAL.ATTEMPT
+        number = f"(SELECT number + {first} FROM trials WHERE trials.id = runs.trial)"
+        words["id"] = f"'{SEARCH}.' || {number} || '.1'"
+    names = ", ".join(f'"{name}"' for name in columns)
+    connection.execute(f"INSERT INTO {table} ({names}) SELECT {', '.join(words.values())} FROM {table} WHERE {which}")
+
+
+def _give_values(connection: sqlite3.Connection, job: int, numbers: range, size: Size) -> None:
+    trials = [_Trial(number, size.reports_a_trial) for number in numbers]
+    connection.executemany(
+        "UPDATE trials SET hparams = ?, objective = ?, objectives = ? WHERE job = ? AND number = ?",
+        [(json.dumps(t.hparams), t.best, json.dumps({"loss": t.best}), job, t.number) for t in trials],
+    )
+
+
+def _count(connection: sqlite3.Connection, job: int) -> None:
+    """What the job's row says of all its trials."""
+    counted = connection.execute("SELECT outcome, count(*) FROM trials WHERE job = ? GROUP BY outcome", (job,))
+    outcomes = dict(counted.fetchall())
+    best = connection.execute(
+        "SELECT objective, number FROM trials WHERE job = ? ORDER BY objective LIMIT 1", (job,)
+    ).fetchone()
+    connection.execute(
+        "UPDATE jobs SET trials_made = ?, outcomes = ?, best = ?, best_trial = ? WHERE number = ?",
+        (sum(outcomes.values()), json.dumps(outcomes), *best, job),
+    )
 
 
 class _Trial:
@@ -218,9 +292,10 @@ def _add_long(store: Store, size: Size, now: float) -> None:
             loss = 2 * math.exp(-3 * step / reports) + noise.gauss(0, 0.05)
             events.append(Metric(seq=seq, time=now + step, step=step, values={"loss": loss, "accuracy": 1 - loss / 4}))
         store.append_events(run, EventBatch(events=tuple(events)), now=now)
-    for block in _blocks(size.lines, now, seq):
-        seq = block.seq
-        store.append_events(run, EventBatch(events=(block,)), now=now)
+    blocks = _blocks(size.lines, now, seq)
+    while several := tuple(itertools.islice(blocks, 50)):
+        seq = several[-1].seq
+        store.append_events(run, EventBatch(events=several), now=now)
     end = Exited(seq=seq + 1, time=now + 3600, phase=Phase.USER_CODE, code=0)
     store.append_events(run, EventBatch(events=(end,)), now=now + 3600)
     _finish(store, run, RunState.SUCCEEDED, now=now + 3600)
