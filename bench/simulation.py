@@ -341,7 +341,7 @@ class Simulation:
                 self._at(self.engine.places[run].since + self.plan.start_s, self._begin, run)
         self.engine.placed.clear()
         for run in self._live.heard:
-            if run in self._reported:
+            if run in self._reported and self._there(run) is not None:  # who is lost is told to stop, too
                 self.record.orders.append(self.clock() - self._reported.pop(run))
             self._obey(run)
         self._live.heard.clear()
