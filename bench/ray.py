@@ -128,7 +128,8 @@ def main(rounds: int) -> None:
     folder = Path(tempfile.mkdtemp(prefix="stoker-bench-ray-"))
     try:
         with _bench(folder) as bench:
-            figures = {
+            figures: dict[str, object] = {
+                "rounds": rounds,
                 "first_line_s": first_line(bench, rounds=rounds),
                 "ddp_steps_per_s": ddp(bench, rounds=rounds),
                 "head_mb_per_run": memory(bench),
