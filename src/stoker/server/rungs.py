@@ -1,7 +1,7 @@
 """The rungs of a search with successive halving: who reached each, who went on, who was stopped there."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from stoker.schema.search import Asha, AsyncHalving
 from stoker.schema.views import BracketRungs, Rung, Rungs, RungTrial
@@ -14,12 +14,12 @@ from stoker.server.store.page_store import TrialRow
 _STOPPED_AT = re.compile(r"(?:at rung|reached|at) (\d+)")
 
 
-def find_rungs(store: Store, job: str) -> Rungs:
+def find_rungs(store: Store, job: str, rows: Sequence[TrialRow] | None = None) -> Rungs:
     """Empty for a job whose trials are not halved; NotFoundError."""
     spec = store.job(job).spec.search
     if spec is None or not isinstance(spec.stopping, Asha | AsyncHalving):
         return Rungs(job=job, metric=spec.metric if spec is not None else None)
-    rows = store.pages.trial_rows(job)
+    rows = store.pages.trial_rows(job) if rows is None else rows
     going = store.pages.last_steps(job, [row.number for row in rows if not _STOPPED_AT.search(row.stopped)])
     brackets = []
     for number, plan in enumerate(plan_brackets(spec, planned_trials(spec))):

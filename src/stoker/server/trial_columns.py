@@ -68,10 +68,7 @@ class TrialColumns:
         summary = self._store.summary(job)
         known = self._known(job)
         with known.lock:
-            if known.version != version:
-                self._refresh(job, known)
-                known.version = version
-                known.answers.clear()
+            self._refresh(job, known, version)
             if wanted not in known.answers:
                 search = summary.search
                 body = {
@@ -90,6 +87,15 @@ class TrialColumns:
                     known.answers.popitem(last=False)
             return known.answers[wanted]
 
+    def rows(self, job: str) -> Sequence[TrialRow]:
+        """All trials, by number."""
+        version = self._live.version(job)
+        self._store.summary(job)
+        known = self._known(job)
+        with known.lock:
+            self._refresh(job, known, version)
+            return known.rows
+
     def _known(self, job: str) -> _Known:
         with self._lock:
             known = self._jobs.setdefault(job, _Known())
@@ -98,10 +104,14 @@ class TrialColumns:
                 self._jobs.popitem(last=False)
             return known
 
-    def _refresh(self, job: str, known: _Known) -> None:
+    def _refresh(self, job: str, known: _Known, version: str) -> None:
+        if known.version == version:
+            return
         fresh = self._store.pages.trial_rows_but(job, set(known.settled))
         known.rows = sorted([*known.settled.values(), *fresh], key=attrgetter("number"))
         known.settled |= {row.number: row for row in fresh if row.is_settled}
+        known.version = version
+        known.answers.clear()
 
 
 def as_json(row: TrialRow) -> dict[str, Any]:

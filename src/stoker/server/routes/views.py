@@ -134,7 +134,7 @@ class ViewRoutes:
 
     def get_rungs(self, job: str) -> Response:
         """Who was stopped at which rung, of a search with successive halving."""
-        return reply(find_rungs(self.store, job))
+        return reply(find_rungs(self.store, job, self.columns.rows(job)))
 
     def get_lines(self, job: str, which: Annotated[WindowQuery, Query()]) -> Response:
         """A window of the lines that match, anywhere in the log."""
