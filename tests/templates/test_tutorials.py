@@ -71,7 +71,7 @@ def test_pytorch_learns_its_weight_searches_and_predicts(home: Home, tmp_path: P
 def test_keras_learns_the_fares_alone_and_with_workers(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # TensorFlow is imported by four processes; with bytecode, which is within `home`, all but the first take a third less.
+    # Four processes import TensorFlow; with bytecode, which is within `home`, all but the first take a third less.
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
 
     project = run_tutorial("keras", tmp_path)
