@@ -23,6 +23,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 
 from stoker.engines.ray import node as node_module
 from stoker.engines.ray.node import Node, Site
+from stoker.engines.ray.raylets import LostNodeError, Raylets
 
 logger = logging.getLogger(__name__)
 
@@ -259,7 +260,7 @@ class Cluster:
             self._watch(run)
         except RayError as error:
             run.why = run.why or f"A node of it was lost: {_first_line(error)}"
-        except ClusterError as error:
+        except (ClusterError, LostNodeError) as error:
             run.why = str(error)
         except Exception as error:  # noqa: BLE001 -- the run must be seen gone, whatever happened here
             logger.exception("run %s", run.name)
@@ -296,8 +297,11 @@ class Cluster:
         rests = {actor.watch_ranks.remote(): node for node, actor in enumerate(run.actors) if run.has_servers(node)}
         busy = {node for node in range(run.num_nodes) if not run.is_serving(node)}
         left = [*ends, *rests]
+        raylets = Raylets(_started(run.run_dir))
         while not ends.keys().isdisjoint(left) and not run.is_ending:
             done, left = ray.wait(left, timeout=1.0)
+            if not done:
+                raylets.check()
             for call in done:
                 end = ray.get(call)
                 if call in ends and not end["in_order"]:
@@ -401,7 +405,13 @@ def _places(name: str, num_nodes: int) -> list[dict[str, str]]:
     nodes = {found["NodeID"]: found for found in ray.nodes()}
     found = [nodes[table[node]] for node in range(num_nodes)]
     return [
-        {"id": one["NodeID"], "host": one["NodeManagerHostname"], "address": one["NodeManagerAddress"]} for one in found
+        {
+            "id": one["NodeID"],
+            "host": one["NodeManagerHostname"],
+            "address": one["NodeManagerAddress"],
+            "port": str(one["NodeManagerPort"]),
+        }
+        for one in found
     ]
 
 
