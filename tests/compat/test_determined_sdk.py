@@ -24,6 +24,9 @@ TRAIN = """
         context.train.report_validation_metrics(1, {"loss": x * x})
         with context.checkpoint.store_path({"steps_completed": 1}) as (path, uuid):
             (path / "x").write_text(str(x))
+    from determined.experimental import client  # the SDK finds the server from inside, as it did there
+    experiment, trial = client.get_experiment(info.trial.experiment_id), client.get_trial(info.trial.trial_id)
+    print("of", experiment.config["name"], trial.hparams, flush=True)
 """
 CONFIG = {
     "name": "sdk",
@@ -44,11 +47,20 @@ def test_experiment_from_beginning_to_download(home: Home, tmp_path: Path) -> No
         assert experiment.wait() is ExperimentState.COMPLETED
         trials = {trial.hparams["x"]: trial for trial in experiment.list_trials()}
         assert sorted(trials) == [1, 3]
-        assert list(trials[3].iter_logs()) == ["x is 3\n"]
+        assert list(trials[3].iter_logs()) == ["x is 3\n", "of sdk {'x': 3}\n"]
         assert [report.metrics for report in trials[3].iter_metrics("validation")] == [{"loss": 9.0}]
         best = experiment.top_checkpoint()
         assert (Path(best.download(tmp_path / "best")) / "x").read_text() == "1"
         assert client.get_checkpoint(best.uuid).metadata["steps_completed"] == 1
+        model = client.create_model("squares")
+        with pytest.raises(NotFoundError, match="no version yet"):
+            model.get_version()
+        registered = model.register_version(best.uuid)
+        assert model.get_version().model_version == model.get_version(1).model_version == registered.model_version
+        assert client.get_model("squares").get_version().checkpoint.uuid == best.uuid
+        assert (Path(registered.checkpoint.download(tmp_path / "copy")) / "x").read_text() == "1"
+        model.delete()
+        assert client.list_models() == []
         assert client.get_trial(trials[1].id).hparams == {"x": 1}
         assert experiment.config["searcher"]["name"] == "grid"
         assert [found.id for found in client.list_experiments()] == [experiment.id]

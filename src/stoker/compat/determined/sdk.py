@@ -15,11 +15,12 @@ from typing import Any
 import yaml
 
 from stoker.client import Client, connect
-from stoker.compat.determined.sdk_checkpoint import Checkpoint, TrainingMetadata, order_of
+from stoker.compat.determined.sdk_checkpoint import Checkpoint, TrainingMetadata, find_checkpoint, order_of
+from stoker.compat.determined.sdk_models import Model
 from stoker.errors import NotFoundError, StokerError
 from stoker.schema.record import CheckpointRecord, Job, MetricPoint
 from stoker.schema.record import Trial as TrialRecord
-from stoker.schema.registry import NewModel, NewVersion, RegisteredModel, Version
+from stoker.schema.registry import NewModel
 from stoker.schema.search import Goal
 from stoker.schema.state import JobState
 
@@ -265,49 +266,6 @@ class Experiment:
         return f"Experiment(id={self.id})"
 
 
-class ModelVersion:
-    """A version in the registry."""
-
-    def __init__(self, record: Version) -> None:
-        self._record = record
-        self.model_version = self.version = record.number
-        self.name = record.name
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        return dict(self._record.card.metadata)
-
-
-class Model:
-    """A model in the registry."""
-
-    def __init__(self, client: Client, record: RegisteredModel) -> None:
-        self._client, self._record = client, record
-        self.name = self.model_id = record.name
-        self.description = record.description
-
-    def register_version(self, checkpoint_uuid: str) -> ModelVersion:
-        """Of a checkpoint's or a trial's: `JOB/TRIAL`, or a checkpoint's path or uuid."""
-        job, _, trial = checkpoint_uuid.rpartition("/")
-        if trial.isdecimal() and job and not os.path.exists(checkpoint_uuid):
-            new = NewVersion(job=job, trial=int(trial))
-        else:
-            new = NewVersion(origin=_path_of(checkpoint_uuid))
-        return ModelVersion(self._client.create_version(self.name, new))
-
-    def list_versions(self) -> list[ModelVersion]:
-        return [ModelVersion(record) for record in self._client.versions(self.name)]
-
-    get_versions = list_versions
-
-    def get_version(self, version: int | None = None) -> ModelVersion:
-        which = self.name if version is None or version < 0 else f"{self.name}:{version}"
-        return ModelVersion(self._client.version(which))
-
-    def delete(self) -> None:
-        self._client.delete_model(self.name)
-
-
 class Determined:
     """The SDK's entry: every argument of its sign-in is taken, and the server is stoker's own way of finding one."""
 
@@ -368,11 +326,8 @@ class Determined:
         return Trial(self._client, found.job, found)
 
     def get_checkpoint(self, uuid: str) -> Checkpoint:
-        for job in self._client.jobs(limit=1000):
-            for record in self._client.checkpoints(job.id):
-                if uuid in (record.path, record.metadata.get("uuid")):
-                    return checkpoint_of(self._client, record, job.id)
-        raise NotFoundError(f"No checkpoint {uuid}.")
+        job, record = find_checkpoint(self._client, uuid)
+        return checkpoint_of(self._client, record, job)
 
     def create_model(self, name: str, description: str | None = "", metadata: Any = None, **settings: Any) -> Model:
         return Model(self._client, self._client.create_model(NewModel(name=name, description=description or "")))
@@ -420,10 +375,6 @@ def checkpoint_of(client: Client, record: CheckpointRecord, job: str) -> Checkpo
 
 def _report(trial_id: int, point: MetricPoint) -> TrialMetrics:
     return TrialMetrics(trial_id, point.step, dict(point.values), point.group, point.time)
-
-
-def _path_of(checkpoint: str) -> str:
-    return checkpoint if os.path.exists(checkpoint) else Determined().get_checkpoint(checkpoint)._record.path
 
 
 def _stoker(words: list[str]) -> dict[str, Any]:

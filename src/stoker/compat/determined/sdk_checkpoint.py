@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from stoker.client import Client
 from stoker.errors import NotFoundError
 from stoker.schema.record import CheckpointRecord, MetricPoint
 
@@ -97,6 +98,15 @@ class Checkpoint:
 
     def __repr__(self) -> str:
         return f"Checkpoint(uuid={self.uuid}, steps_completed={self._record.step})"
+
+
+def find_checkpoint(client: Client, uuid: str) -> tuple[str, CheckpointRecord]:
+    """Its job and what is known of it, by its uuid or path; the newest jobs are looked at first."""
+    for job in client.jobs(limit=1000):
+        for record in client.checkpoints(job.id):
+            if uuid in (record.path, record.metadata.get("uuid")):
+                return job.id, record
+    raise NotFoundError(f"No checkpoint {uuid}.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,6 @@ from stoker.compat.determined.sdk import (
     Determined,
     Experiment,
     ExperimentState,
-    Model,
-    ModelVersion,
     Trial,
     TrialMetrics,
     TrialState,
@@ -21,6 +19,7 @@ from stoker.compat.determined.sdk_checkpoint import (
 )
 from stoker.compat.determined.sdk_checkpoint import OrderBy as CheckpointOrderBy
 from stoker.compat.determined.sdk_functions import login, of_session
+from stoker.compat.determined.sdk_models import Model, ModelVersion
 
 __all__ = [
     "Checkpoint",
