@@ -90,7 +90,7 @@ def test_a_datasets_name_is_loaded_by_datasets(tmp_path: Path, monkeypatch: pyte
         (
             b"words,label\nx,a\n",
             {},
-            "bad.csv has no text column. It has words, label: name the one to use with --text-c",
+            "bad.csv has no text column. It has words, label: name the one to use by text_column.",
         ),
         (b"text,stars\nx,a\n", {}, "bad.csv has no label column. It has text, stars"),
         (b"text,label\nx,a\n", {"text_column": "body"}, "has no column 'body' for the text. It has text, label"),
