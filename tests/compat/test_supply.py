@@ -1,6 +1,7 @@
 """What submission gives unasked: remembered by content, and told by `stoker migrate` as it will be."""
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,8 +16,9 @@ from stoker.compat.migrate.assess import assess
 from stoker.compat.migrate.findings import Platform, Verdict
 from stoker.errors import UsageError
 from stoker.home import Home
+from stoker.packaging import runtimes
 from stoker.packaging.layer import make_layer, mend, provided_folder, site_packages
-from stoker.packaging.runtimes import default_runtime
+from stoker.packaging.runtimes import Runtime, default_runtime
 from stoker.packaging.tree import source_of_directory
 
 VALUES = {"module": "trainer.task", "environment": {"requirements": ["tensorflow-cpu==2.8.0; python_version < '3'"]}}
@@ -100,6 +102,52 @@ def test_torchvision_for_gpus_can_be_imported_beside_torch_for_cpus(tmp_path: Pa
 
     assert "torchvision::nms does not exist" in before.stderr
     assert after.stdout == "imported\n", after.stderr
+
+
+def test_imports_that_went_away_are_found_again_beside_what_was_installed(tmp_path: Path) -> None:
+    runtime = default_runtime()
+    layer = tmp_path / "layer"
+    python = make_layer(layer, runtime, provided=provided_folder(Home(tmp_path / "home").make()))
+    externals = site_packages(layer, runtime) / "sklearn" / "externals"
+    externals.mkdir(parents=True)
+    for folder in (externals.parent, externals):
+        (folder / "__init__.py").touch()
+    (site_packages(layer, runtime) / "joblib.py").write_text("def dump(): return 'joblib'\n")
+    (externals / "six.py").write_text("own = True\n")
+    (site_packages(layer, runtime) / "attrdict.py").write_text("from collections import Mapping, MutableMapping\n")
+    source = (
+        "import attrdict\nfrom sklearn.externals import joblib, six\nimport sklearn.externals.joblib as other\n"
+        "print(joblib.dump(), other is joblib, six.own, attrdict.Mapping.__module__)\n"
+    )
+
+    mend(layer, runtime, ["scikit_learn 1.0.2", "attrdict 2.0.1"])
+    done = subprocess.run([str(python), "-c", source], capture_output=True, text=True, timeout=120)
+
+    assert done.stdout == "joblib True True collections.abc\n", done.stderr
+
+
+def test_pins_that_the_asked_python_has_no_build_of_get_the_nearest_that_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = default_runtime()
+    numbers = own.interpreter.numbers
+    others = [
+        Runtime(
+            f"python{minor}",
+            own.python,
+            replace(own.interpreter, version=f"{numbers[0]}.{minor}.1"),
+            "found",
+        )
+        for minor in (numbers[1] + 5, numbers[1] + 2, numbers[1] + 1)
+    ]
+    monkeypatch.setattr(runtimes, "list_runtimes", lambda home: [own, *others])
+    monkeypatch.setattr(supply, "_has", lambda runtime, pins: runtime.interpreter.numbers[1] >= numbers[1] + 2)
+    program = supply.Program({}, ("pandas==1.4.1",), {"environment": {"python": own.minor}})
+
+    found = supply.supply_for(program, home=Home(tmp_path).make())
+
+    assert found.python == others[1].minor
+    assert found.notes == (f"pandas==1.4.1: not built for Python {own.minor}; the job runs on {others[1]}.",)
 
 
 def test_nothing_is_mended_where_nothing_is_wrong(tmp_path: Path) -> None:

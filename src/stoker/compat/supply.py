@@ -121,12 +121,16 @@ class _Place:
 
 
 def _place(program: Program, asked: "Runtime", *, is_old: bool, home: "Home", look_up: bool) -> _Place:
-    """The runtime that was asked for. Where no Python was, and this has no build of what is pinned: one that has."""
+    """The runtime that was asked for. Where that has no build of what is pinned: the nearest that has.
+
+    A runtime that somebody added by name is what they want, whatever the package pins.
+    """
     from stoker.packaging.runtimes import list_runtimes  # noqa: PLC0415 - as above
 
-    if program.environment.get("python") or asked.origin != "default":
+    if asked.origin == "added":
         return _Place(asked)
-    if is_old:
+    is_named = bool(program.environment.get("python"))
+    if is_old and not is_named:
         for runtime in list_runtimes(home):
             if runtime.minor == OLD_PYTHON:
                 text = f"This code is for TensorFlow 1 or scikit-learn 0.20: the job runs on {runtime}."
@@ -135,8 +139,11 @@ def _place(program: Program, asked: "Runtime", *, is_old: bool, home: "Home", lo
     pins = compiled_pins(program.requirements)
     if not pins or not look_up or _has(asked, pins):
         return _Place(asked)
-    for runtime in list_runtimes(home):
-        if runtime.origin != "default" and _has(runtime, pins):
+    others = [one for one in list_runtimes(home) if one.minor != asked.minor]
+    if is_named:
+        others.sort(key=lambda one: abs(one.interpreter.numbers[1] - asked.interpreter.numbers[1]))
+    for runtime in others:
+        if _has(runtime, pins):
             text = f"{', '.join(pins)}: not built for Python {asked.minor}; the job runs on {runtime}."
             return _Place(runtime, (text,))
     return _Place(asked, is_settled=False)

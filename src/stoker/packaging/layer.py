@@ -48,6 +48,9 @@ def mend(folder: Path, runtime: Runtime, installed: Sequence[str]) -> None:
         # PyPI has only builds for GPUs, which cannot be imported beside a torch for CPUs. Costs others nothing.
         file = site_packages(folder, runtime) / "_stoker_torchvision.pth"  # read after _stoker_runtime.pth
         file.write_text("import stoker_torchvision\n")
+    if any(label.replace("-", "_").startswith(("scikit_learn ", "attrdict ")) for label in installed):
+        # Code of their time imports what is not there any more: sklearn.externals.joblib, collections.Mapping.
+        (site_packages(folder, runtime) / "_stoker_old_imports.pth").write_text("import stoker_old_imports\n")
 
 
 def installed_in(folder: Path, runtime: Runtime) -> tuple[str, ...]:
@@ -70,6 +73,7 @@ def provided_folder(home: Home) -> Path:
         "hypertune": own / "packaging" / "provided" / "hypertune",
         "determined": own / "compat" / "names" / "determined",
         "stoker_buckets": own / "gateway" / "provided" / "stoker_buckets",
+        "stoker_old_imports.py": own / "packaging" / "provided" / "stoker_old_imports.py",
         "stoker_torchvision.py": own / "packaging" / "provided" / "stoker_torchvision.py",
     }
     for name, target in targets.items():
