@@ -102,7 +102,7 @@ def test_page_is_whole_and_has_no_inline_script(served: Served) -> None:
 
     assert "onclick" not in page
     paths = re.findall(r'(?:src|href)="(/ui/[^"]+)"', page)
-    assert {path.rpartition("/")[2] for path in paths} >= {"app.js", "theme-first.js", "jobs.js", "base.css"}
+    assert {path.rpartition("/")[2] for path in paths} >= {"all.js", "theme-first.js", "all.css"}
     for path in paths:
         file = ask(served, "GET", path, headers={"Accept-Encoding": "gzip"})
         assert file.status == 200

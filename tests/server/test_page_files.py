@@ -1,9 +1,10 @@
-"""The page names the scripts that it needs first, for each of its addresses."""
+"""The page comes in few files: all of its scripts are one, whatever its address."""
 
 import re
 
 import pytest
 
+from stoker.server.bundle import bundle
 from stoker.server.files import files_of_page
 from stoker.server.routes.page import ADDRESSES
 from tests.server.asking import ask
@@ -14,19 +15,37 @@ pytestmark = pytest.mark.slow
 
 def test_addresses_are_those_of_the_router() -> None:
     router = files_of_page().files["js/core/route.js"].content.decode()
-    routes = re.findall(r'\["(/[^"]*)", "\w+", \(\) => import\("\.\./pages/(\w+)\.js"\)\]', router)
+    routes = re.findall(r'\["(/[^"]*)", "\w+", \(\) => import\("\.\./pages/\w+\.js"\)\]', router)
 
-    assert {re.sub(r":(\w+)", r"{\1}", pattern): module for pattern, module in routes} == ADDRESSES
+    assert tuple(re.sub(r":(\w+)", r"{\1}", pattern) for pattern in routes) == ADDRESSES
 
 
 @pytest.mark.parametrize("path", ["/", "/jobs/taxi", "/models/m"])
-def test_page_names_its_scripts_and_those_they_import(served: Served, path: str) -> None:
+def test_page_names_one_script_and_one_style_beside_the_theme(served: Served, path: str) -> None:
     cookie = ask(served, "GET", f"/?token={TOKEN}", headers={}).headers["set-cookie"].partition(";")[0]
-    module = ADDRESSES[re.sub(r"(?<=.)/(taxi|m)$", lambda found: {"taxi": "/{job}", "m": "/{name}"}[found[1]], path)]
 
     page = ask(served, "GET", path, headers={"Cookie": cookie}).body.decode()
 
-    named = set(re.findall(r'modulepreload" href="/ui/\w+/([^"]+)"', page))
-    assert {"js/app.js", f"js/pages/{module}.js", "js/core/dom.js"} <= named
+    named = set(re.findall(r'(?:src|href)="/ui/\w+/([^"]+)"', page))
+    assert named == {"js/theme-first.js", "js/all.js", "css/all.css", "icon.svg"}
     assert all(files_of_page().get(path) for path in named)
-    assert (f"js/pages/{'experiment' if module != 'experiment' else 'jobs'}.js") not in named
+
+
+def test_bundle_has_every_module_once_and_no_import_is_left() -> None:
+    files = files_of_page().files
+    text = files["js/all.js"].content.decode()
+    names = [name for name in files if name.startswith("js/") and name not in ("js/all.js", "js/theme-first.js")]
+
+    assert [text.count(f'"{name}": () => {{') for name in names] == [1] * len(names)
+    assert not re.search(r"^import\b|\bimport\(", text, re.MULTILINE)
+    assert re.findall(r"^export .*", text, re.MULTILINE) == [
+        "export function use(name) { return (made[name] ??= modules[name]()); }"
+    ]
+
+
+@pytest.mark.parametrize(
+    "line", ['import "./x.js";', "export default 1;", 'export { a } from "./x.js";', "export let a;"]
+)
+def test_bundle_refuses_what_it_would_get_wrong(line: str) -> None:
+    with pytest.raises(AssertionError, match="cannot bundle"):
+        bundle({"js/app.js": f"{line}\n"}, first="js/app.js")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import stoker.server as stoker_server
-from stoker.server.files import files_of_page, imported
+from stoker.server.files import files_of_page
 from tests.e2e.command import submit, write_package
 from tests.processes import wait_until
 from tests.ui.conftest import WAIT_MS, Seen, Site, open_jobs
@@ -50,14 +50,10 @@ def test_page_asks_nobody_else_and_keeps_to_its_policy(page: "Page", site: Site,
         assert page.get_by_role(landmark).count() >= 1  # type: ignore[arg-type]
 
 
-def test_code_of_every_page_is_small() -> None:
+def test_code_of_all_pages_is_small() -> None:
     files = files_of_page().files
-    contents = {name: file.content for name, file in files.items()}
-    styles = sum(len(file.zipped) for name, file in files.items() if name.endswith(".css"))
 
-    for name in (name for name in contents if name.startswith("js/pages/")):
-        scripts = sum(len(files[path].zipped) for path in imported(contents, ("js/app.js", name)))
-        assert scripts + styles <= MAX_CODE_BYTES, name
+    assert sum(len(files[name].zipped) for name in ("js/all.js", "css/all.css")) <= MAX_CODE_BYTES
 
 
 def test_scripts_can_be_sent_without_their_comments() -> None:

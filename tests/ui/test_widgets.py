@@ -23,8 +23,8 @@ def page(page: "Page", site: Site) -> "Page":
 def run(page: "Page", code: str) -> Any:
     """JavaScript with `use("charts/scale.js")` to import a module and `main` to put things into."""
     body = f"""async () => {{
-      const base = document.querySelector('script[type=module]').src.replace('/app.js', '');
-      const use = (path) => import(`${{base}}/${{path}}`);
+      const all = await import(document.querySelector('script[type=module]').src);
+      const use = async (path) => all.use(`js/${{path}}`);
       const main = document.getElementById('main');
       {code}
     }}"""

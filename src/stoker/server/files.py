@@ -1,20 +1,22 @@
-"""The page's files, read once: their digest, their gzip, and which scripts the first paint needs."""
+"""The page's files, read once: their digest, their gzip, and all scripts and all styles as one file each."""
 
 import gzip
 import hashlib
 import mimetypes
-import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from stoker.server.bundle import bundle
+
 _ROOT = Path(__file__).parent / "ui"
 _TEMPLATES = ("index.html", "login.html")
+_FIRST = "js/theme-first.js"  # stays alone: it runs before anything is drawn
 _SHELL = "js/app.js"
+_STYLES = ("css/tokens.css", "css/base.css", "css/components.css", "css/pages.css")
 _COMMENT = re.compile(r"^[ \t]*(?:/\*.*?\*/[ \t]*$|//[^\n]*$)|^[ \t]+", re.MULTILINE | re.DOTALL)
-_IMPORT = re.compile(r"""^(?:import|export)\s[^;]*?from\s+"(\.[^"]+)";|^import\s+"(\.[^"]+)";""", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,6 @@ class PageFiles:
     files: Mapping[str, PageFile]
     templates: Mapping[str, str]
     digest: str
-    scripts: Mapping[str, tuple[str, ...]]  # what the first paint of each page needs, by the name of its module
 
     @property
     def base(self) -> str:
@@ -60,14 +61,11 @@ def files_of_page() -> PageFiles:
     everything = hashlib.sha256()
     for name, content in [*contents.items(), *((name, text.encode()) for name, text in templates.items())]:
         everything.update(f"{name}\0{len(content)}\0".encode() + content)
-    return PageFiles(
-        files={name: _file(name, content) for name, content in contents.items()},
-        templates=templates,
-        digest=everything.hexdigest()[:16],
-        scripts={
-            Path(name).stem: imported(contents, (_SHELL, name)) for name in contents if name.startswith("js/pages/")
-        },
-    )
+    scripts = {name: content.decode() for name, content in contents.items() if name.endswith(".js") and name != _FIRST}
+    contents["js/all.js"] = bundle(scripts, first=_SHELL).encode()
+    contents["css/all.css"] = b"\n".join(contents[name] for name in _STYLES)
+    files = {name: _file(name, content) for name, content in contents.items()}
+    return PageFiles(files, templates, digest=everything.hexdigest()[:16])
 
 
 def _file(name: str, content: bytes) -> PageFile:
@@ -80,17 +78,3 @@ def _file(name: str, content: bytes) -> PageFile:
 def _without_comments(content: bytes) -> bytes:
     """An eighth less to send; lines keep their numbers. Safe while no text in a script goes over several lines."""
     return _COMMENT.sub(lambda found: "\n" * found[0].count("\n"), content.decode()).encode()
-
-
-def imported(contents: Mapping[str, bytes], first: tuple[str, ...]) -> tuple[str, ...]:
-    """These and what they import, and so on: named in the page, they are fetched together, not one after the other."""
-    found: dict[str, None] = {}
-    waiting = list(first)
-    while waiting:
-        name = waiting.pop(0)
-        if name in found or name not in contents:
-            continue
-        found[name] = None
-        for match in _IMPORT.finditer(contents[name].decode()):
-            waiting.append(posixpath.normpath(posixpath.join(posixpath.dirname(name), match[1] or match[2])))
-    return tuple(found)

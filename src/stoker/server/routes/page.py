@@ -1,7 +1,6 @@
 """The page: one shell for every address of it, its files, and the sign-in that sets the cookie."""
 
 from dataclasses import dataclass
-from html import escape
 from importlib.metadata import version
 from urllib.parse import parse_qs
 
@@ -9,20 +8,19 @@ from fastapi import APIRouter, HTTPException, Request, Response
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from stoker.server.auth import cookie_name, has_cookie, is_own_page, is_token
-from stoker.server.files import PageFiles, files_of_page
+from stoker.server.files import files_of_page
 
-# Every address of the page, and the module that js/core/route.js shows there: its scripts are named in the page, so
-# that they come together and not one after the other.
-ADDRESSES = {
-    "/": "jobs",
-    "/jobs/{job}": "experiment",
-    "/jobs/{job}/logs": "logs",
-    "/jobs/{job}/trials/{number}": "trial",
-    "/pools": "queue",
-    "/models": "models",
-    "/models/{name}": "models",
-    "/compare": "compare",
-}
+# Those of js/core/route.js.
+ADDRESSES = (
+    "/",
+    "/jobs/{job}",
+    "/jobs/{job}/logs",
+    "/jobs/{job}/trials/{number}",
+    "/pools",
+    "/models",
+    "/models/{name}",
+    "/compare",
+)
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self';"
     " base-uri 'none'; form-action 'self'; frame-ancestors 'none';"
@@ -36,6 +34,7 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
+_VERSION = version("stoker")
 _FOREVER = "public, max-age=31536000, immutable"
 _COOKIE_S = 30 * 86_400
 _FORM_BYTES = 4096
@@ -44,7 +43,7 @@ _WRONG = '<p class="notice" role="alert" id="problem">That is not this server\'s
 
 @dataclass(frozen=True, slots=True)
 class PageRoutes:
-    """What the page needs."""
+    """What the page needs. All of it is in memory, so nothing is left to a thread, which costs more than the answer."""
 
     token: str
 
@@ -59,16 +58,14 @@ class PageRoutes:
         router.add_api_route("/ui/{digest}/{path:path}", self.get_file, methods=["GET"])
         return router
 
-    def get_page(self, request: Request, token: str | None = None) -> Response:
+    async def get_page(self, request: Request, token: str | None = None) -> Response:
         if token is not None and is_token(token, self.token):
             return self._let_in(request, request.url.path)  # off the address bar at once
         if not has_cookie(request.headers, request.scope, self.token):
             return _login(401)
-        files = files_of_page()
-        preload = _preload(files, ADDRESSES[request.scope["route"].path])
-        return _html(files.fill("index.html", version=version("stoker"), preload=preload), 200)
+        return _html(files_of_page().fill("index.html", version=_VERSION), 200)
 
-    def get_login(self) -> Response:
+    async def get_login(self) -> Response:
         return _login(200)
 
     async def sign_in(self, request: Request) -> Response:
@@ -89,7 +86,7 @@ class PageRoutes:
         response.delete_cookie(cookie_name(request.scope["server"][1]), httponly=True, samesite="strict")
         return response
 
-    def get_file(self, request: Request, digest: str, path: str) -> Response:
+    async def get_file(self, request: Request, digest: str, path: str) -> Response:
         files = files_of_page()
         file = files.get(path)
         if file is None:
@@ -115,12 +112,6 @@ def _login(status: int, *, wrong: bool = False) -> Response:
         "login.html", problem=_WRONG if wrong else "", invalid='aria-invalid="true" aria-describedby="problem"' * wrong
     )
     return _html(text, status)
-
-
-def _preload(files: PageFiles, module: str) -> str:
-    paths = files.scripts[module]
-    links = (f'<link rel="modulepreload" href="{escape(files.base)}/{escape(path)}">' for path in paths)
-    return "\n  ".join(links)
 
 
 def _html(text: str, status: int) -> Response:
