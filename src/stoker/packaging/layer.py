@@ -50,7 +50,8 @@ def mend(folder: Path, runtime: Runtime, installed: Sequence[str]) -> None:
         file.write_text("import stoker_torchvision\n")
     if any(label.replace("-", "_").startswith(("scikit_learn ", "attrdict ")) for label in installed):
         # Code of their time imports what is not there any more: sklearn.externals.joblib, collections.Mapping.
-        (site_packages(folder, runtime) / "_stoker_old_imports.pth").write_text("import stoker_old_imports\n")
+        # The name is one that is read after _stoker_runtime.pth.
+        (site_packages(folder, runtime) / "_stoker_since.pth").write_text("import stoker_old_imports\n")
 
 
 def installed_in(folder: Path, runtime: Runtime) -> tuple[str, ...]:
