@@ -64,6 +64,37 @@ def test_entrypoints_as_people_write_them(tmp_path: Path, entry: str, command: l
     assert job_of(read_dockerfile(file, context=tmp_path), tmp_path)["command"] == command
 
 
+@pytest.mark.parametrize(
+    ("lines", "root"),
+    [
+        ("WORKDIR /app\nCOPY src/ .", "src"),
+        ("COPY src/ /app/\nWORKDIR /app", "src"),
+        ("WORKDIR /app\nCOPY . .\nWORKDIR src", "src"),
+        ("WORKDIR /app\nCOPY src/trainer trainer", "src"),
+        ("WORKDIR /\nCOPY elsewhere /elsewhere", None),
+    ],
+)
+def test_a_module_is_looked_for_where_the_image_would_have_it(tmp_path: Path, lines: str, root: str | None) -> None:
+    text = f'FROM x\n{lines}\nENTRYPOINT ["python", "-u", "-m", "trainer.task"]\n'
+    file = write(tmp_path, text, "src/trainer/task.py")
+
+    found = job_of(read_dockerfile(file, context=tmp_path), tmp_path)
+
+    assert found["command"] == ["python", "-u", "-m", "trainer.task"]
+    assert found.get("environment", {}).get("variables") == ({"PYTHONPATH": root} if root else None)
+
+
+def test_a_jobs_own_words_stand_for_the_images(tmp_path: Path) -> None:
+    file = write(tmp_path, 'FROM x\nENTRYPOINT ["python", "a.py"]\nCMD ["--epochs", "9"]\n', "a.py")
+    container = read_dockerfile(file)
+    alone = read_dockerfile(write(tmp_path / "b", "FROM x\nCMD python a.py\n", "b/a.py"))
+
+    assert container.started().command == ("python", "a.py", "--epochs", "9")
+    assert container.started(has_args=True).command == ("python", "a.py")
+    assert container.started(["python", "b.py"]).command == ("python", "b.py")
+    assert alone.started(has_args=True).command == ("sh", "-c", "python a.py")
+
+
 def test_an_image_of_which_nothing_is_known_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     home = Home(tmp_path / "home").make()
@@ -110,3 +141,20 @@ def test_script_of_a_custom_container_runs_unchanged(tmp_path: Path, home: Home)
 
     assert f"args ['--epochs', '3', '--job-dir', '{tmp_path}/out'] 7" in ran.stdout, ran.stderr
     assert ran.returncode == 0
+
+
+@pytest.mark.slow
+def test_command_of_a_job_file_runs_in_place_of_the_images(
+    tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, 'FROM x\nWORKDIR /app\nCOPY src/ .\nENTRYPOINT ["python", "nothing.py"]\n')
+    (tmp_path / "src" / "trainer").mkdir(parents=True)
+    (tmp_path / "src" / "trainer" / "task.py").write_text("import sys; print('args', sys.argv[1:])\n")
+    master = "imageUri: gcr.io/p/i, containerCommand: [python, -m, trainer.task], containerArgs: [--epochs, '3']"
+    (tmp_path / "config.yaml").write_text(f"trainingInput: {{masterConfig: {{{master}}}}}\n")
+    monkeypatch.chdir(tmp_path)
+
+    ran = stoker("jobs", "submit", "training", "box_2", "--config", "config.yaml", "--stream-logs")
+
+    assert "args ['--epochs', '3']" in ran.out, ran.err
+    assert "ignored" not in ran.err

@@ -1,6 +1,7 @@
 """Jobs that name an image: its Dockerfile, where there is one, says what to run and what that needs."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,13 @@ if TYPE_CHECKING:
     from stoker.home import Home
 
 
-def of_image(values: Values, image: str, *, home: "Home") -> tuple[Values, Path]:
-    """The job with the command of the image's Dockerfile, and the directory it was built of. UsageError without one."""
+def of_image(
+    values: Values, image: str, *, home: "Home", command: Sequence[str] = (), args: Sequence[str] = ()
+) -> tuple[Values, Path]:
+    """The job with the command of the image's Dockerfile, and the directory it was built of. UsageError without one.
+
+    `command` and `args` are the job file's own: containerCommand and containerArgs of its masterConfig.
+    """
     from stoker.compat.migrate.containers import find_dockerfile, job_of, read_dockerfile
 
     context, dockerfile = built(image, home=home) or (Path.cwd(), find_dockerfile(Path.cwd()))
@@ -22,7 +28,9 @@ def of_image(values: Values, image: str, *, home: "Home") -> tuple[Values, Path]
             f"{image}: container images are not run here, and there is no Dockerfile in {context} to say what is in"
             " it. Submit from the directory it was built of, or give the code by --package-path and --module-name."
         )
-    container = read_dockerfile(dockerfile, context=context)
+    if args:
+        values = {**values, "args": list(args)}
+    container = read_dockerfile(dockerfile, context=context).started(command, has_args=bool(values.get("args")))
     if not container.command:
         raise UsageError(
             f"{dockerfile} has no ENTRYPOINT and no CMD, so what {image} runs is not known. Give the code by"

@@ -22,6 +22,9 @@ from stoker.schema.dialects.reading import Values
 if TYPE_CHECKING:
     from stoker.home import Home
 
+# Of meaning where an image's Dockerfile is run.
+_OF_IMAGES = ("masterConfig.imageUri", "masterConfig.containerCommand", "masterConfig.containerArgs")
+
 
 def build(parser: Parser) -> None:
     group = parser.add_group("submit", help="submit a job, as with gcloud")
@@ -65,16 +68,19 @@ def submit_training(arguments: Arguments) -> int:
     from stoker.home import Home
 
     reading = training_flags.read(arguments)
-    if reading.ignored:
-        say(f"Without meaning off Google's cloud, and ignored: {', '.join(reading.ignored)}.")
+    image = _image(arguments, reading.values.get("module"), reading.packages)
+    said = _OF_IMAGES if image is not None else ()
+    if ignored := [name for name in reading.ignored if name not in said]:
+        say(f"Without meaning off Google's cloud, and ignored: {', '.join(ignored)}.")
     home = Home.find().make()
     values = _with_absolute_job_dir(reading.values)
-    image = _image(arguments, reading.values.get("module"), reading.packages)
     if image is not None:
         from stoker.cli.containers import of_image
         from stoker.packaging.tree import source_of_directory
 
-        values, directory = of_image(values, image, home=home)
+        master = _master_config(arguments)
+        own = {"command": master.get("containerCommand") or (), "args": master.get("containerArgs") or ()}
+        values, directory = of_image(values, image, home=home, **own)
         return _submit(arguments, values, look_at(source_of_directory(directory), values, home=home), (), home=home)
     code = _code_of_training(arguments, values, reading.packages, home=home)
     return _submit(arguments, values, code, reading.packages, home=home)
@@ -86,14 +92,19 @@ def _image(arguments: Arguments, module: str | None, packages: tuple[str, ...]) 
         return None
     if arguments.master_image_uri:
         return str(arguments.master_image_uri)
+    image = _master_config(arguments).get("imageUri")
+    return str(image) if image else None
+
+
+def _master_config(arguments: Arguments) -> dict[str, Any]:
+    """`masterConfig` of the job file; empty without one."""
     if not arguments.config:
-        return None
+        return {}
     from stoker.schema.dialects.document import load
 
     training = load(Path(arguments.config)).get("trainingInput")
     master = training.get("masterConfig") if isinstance(training, dict) else None
-    image = master.get("imageUri") if isinstance(master, dict) else None
-    return str(image) if image else None
+    return master if isinstance(master, dict) else {}
 
 
 def create(arguments: Arguments) -> int:

@@ -5,7 +5,7 @@ import posixpath
 import re
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from stoker.schema.dialects.reading import Values
@@ -14,6 +14,7 @@ PIP = re.compile(r"(?:pip3?|python3?\s+-m\s+pip)\s+install\s+([^&|;]+)")
 _VALUED = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-c", "--constraint", "-t", "--target")
 _TOOLS = re.compile(r"(pip|setuptools|wheel|cloudml-hypertune)\b", re.IGNORECASE)  # of the environment's, or ours
 _PYTHON = re.compile(r"(?:.*/)?python3?(?:\.\d+)?")
+_MODULE = re.compile(r"\bpython[\d.]*\s(?:-\w\s+)*?-m\s+([\w.]+)")
 _NAMES = ("Dockerfile", "dockerfile")
 
 
@@ -22,11 +23,19 @@ class Container:
     """What it would run, and what it installs."""
 
     base: str | None
-    command: tuple[str, ...]
+    command: tuple[str, ...]  # ENTRYPOINT and CMD
     requirements: tuple[str, ...]
     variables: dict[str, str] = field(default_factory=dict)
     folder: str = "/"  # where the command runs
     copies: tuple[tuple[str, str], ...] = ()  # a path of the context, and where it is in the image
+    entrypoint: tuple[str, ...] = ()
+
+    def started(self, command: Iterable[str] = (), *, has_args: bool = False) -> "Container":
+        """As a job starts it: its own command stands for the ENTRYPOINT and CMD, its arguments for the CMD alone."""
+        if own := tuple(command):
+            return replace(self, command=own)
+        # With a CMD alone the arguments come after it: in its place they would be no command.
+        return replace(self, command=self.entrypoint) if has_args and self.entrypoint else self
 
 
 def read_dockerfile(path: Path, *, context: Path | None = None) -> Container:
@@ -52,7 +61,9 @@ def read_dockerfile(path: Path, *, context: Path | None = None) -> Container:
             case "COPY" | "ADD":
                 copies += _copies(rest, folder)
     command = words.get("ENTRYPOINT", ()) + words.get("CMD", ())
-    return Container(base, command, tuple(dict.fromkeys(requirements)), variables, folder, tuple(copies))
+    entrypoint = words.get("ENTRYPOINT", ())
+    unique = tuple(dict.fromkeys(requirements))
+    return Container(base, command, unique, variables, folder, tuple(copies), entrypoint)
 
 
 def find_dockerfile(folder: Path) -> Path | None:
@@ -69,6 +80,8 @@ def job_of(container: Container, context: Path) -> Values:
     if container.requirements:
         environment["requirements"] = list(container.requirements)
     own = {name: value for name, value in container.variables.items() if name != "PATH" and "$" not in value}
+    if (root := _module_root(container, context)) is not None:
+        own["PYTHONPATH"] = root  # seen from the package, where the command runs
     if own:
         environment["variables"] = own
     return {**found, "environment": environment} if environment else found
@@ -139,6 +152,23 @@ def _outside(word: str, container: Container, context: Path) -> str:
             if (context / candidate).is_file():
                 return candidate
     return word
+
+
+def _module_root(container: Container, context: Path) -> str | None:
+    """The folder of the context that the module of `python -m MODULE` is to be looked for in; None: the context."""
+    named = _MODULE.search(" ".join(container.command))
+    if named is None:
+        return None
+    files = [named[1].replace(".", "/") + end for end in (".py", "/__main__.py")]
+    if any((context / file).is_file() for file in files):
+        return None
+    for file in files:
+        inside = posixpath.normpath(posixpath.join(container.folder, file))
+        for source, target in reversed(container.copies):
+            for candidate in _sources(inside, source, target):
+                if (context / candidate).is_file():
+                    return candidate.removesuffix(file).rstrip("/") or None
+    return None
 
 
 def _sources(inside: str, source: str, target: str) -> Iterable[str]:
