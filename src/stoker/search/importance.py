@@ -5,6 +5,7 @@ groups is compared with the spread in all, less what chance alone would show. Ob
 trial that diverged does not drown the rest.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,11 +29,16 @@ def parameter_importance(spec: SearchSpec, results: Sequence[TrialResult]) -> di
     shares = {
         name: _explained(_groups(parameter, [point.get(name) for point in points]), ranks)
         for name, parameter in layout.parameters.items()
-        if len({repr(point.get(name)) for point in points}) > 1
+        if _varies([point.get(name) for point in points])
     }
     total = sum(shares.values())
     ordered = sorted(shares.items(), key=lambda item: (-item[1], item[0]))
     return {name: share / total if total else 0.0 for name, share in ordered}
+
+
+def _varies(values: Sequence[Any]) -> bool:
+    first = repr(values[0])
+    return any(repr(value) != first for value in values)
 
 
 def _groups(parameter: Parameter, values: Sequence[Any]) -> list[int]:
@@ -43,21 +49,25 @@ def _groups(parameter: Parameter, values: Sequence[Any]) -> list[int]:
     present = sorted(value for value in values if value is not None)
     bins = max(min(MOST_BINS, len(present) // 4), 2)
     edges = [present[len(present) * number // bins] for number in range(1, bins)]
-    return [0 if value is None else 1 + sum(value >= edge for edge in edges) for value in values]
+    return [0 if value is None else 1 + bisect_right(edges, value) for value in values]
 
 
 def _explained(groups: Sequence[int], ranks: Sequence[float]) -> float:
     """The share of variance between groups, adjusted for their number (epsilon squared); never below 0."""
-    mean = sum(ranks) / len(ranks)
-    total = sum((rank - mean) ** 2 for rank in ranks)
+    total = _spread(ranks)
     members: dict[int, list[float]] = {}
     for group, rank in zip(groups, ranks, strict=True):
         members.setdefault(group, []).append(rank)
-    within = sum(sum((rank - sum(m) / len(m)) ** 2 for rank in m) for m in members.values())
+    within = sum(_spread(ranks_of_group) for ranks_of_group in members.values())
     freedom = len(ranks) - len(members)
     if total == 0 or freedom <= 0:
         return 0.0
     return max(1.0 - (within / freedom) / (total / (len(ranks) - 1)), 0.0)
+
+
+def _spread(ranks: Sequence[float]) -> float:
+    mean = sum(ranks) / len(ranks)
+    return sum((rank - mean) ** 2 for rank in ranks)
 
 
 def _ranks(values: Sequence[float]) -> list[float]:

@@ -1,6 +1,7 @@
 """What came of a search: the best trials, the front of several objectives, the curve of the best so far."""
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 from stoker.schema.search import Goal, SearchSpec
 from stoker.search.samplers import TrialResult
@@ -8,9 +9,13 @@ from stoker.search.samplers import TrialResult
 
 def best_trials(spec: SearchSpec, results: Sequence[TrialResult], *, count: int = 1) -> list[TrialResult]:
     """The best by the first objective, best first; those without a finite value are never among them."""
-    ranked = [result for result in results if result.values and result.values[0] is not None]
-    ranked.sort(key=lambda result: (_signed(spec, result)[0], result.trial))
-    return ranked[:count]
+    sign = -1.0 if spec.goal is Goal.MAXIMIZE else 1.0
+    ranked = [
+        (sign * value, result.trial, result)
+        for result in results
+        if result.values and (value := result.values[0]) is not None
+    ]
+    return [result for _, _, result in sorted(ranked, key=itemgetter(0, 1))[:count]]
 
 
 def pareto_front(spec: SearchSpec, results: Sequence[TrialResult]) -> list[TrialResult]:

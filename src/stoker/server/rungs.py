@@ -1,7 +1,7 @@
 """The rungs of a search with successive halving: who reached each, who went on, who was stopped there."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from stoker.schema.search import Asha, AsyncHalving
 from stoker.schema.views import BracketRungs, Rung, Rungs, RungTrial
@@ -20,25 +20,30 @@ def find_rungs(store: Store, job: str, rows: Sequence[TrialRow] | None = None) -
     if spec is None or not isinstance(spec.stopping, Asha | AsyncHalving):
         return Rungs(job=job, metric=spec.metric if spec is not None else None)
     rows = store.pages.trial_rows(job) if rows is None else rows
-    going = store.pages.last_steps(job, [row.number for row in rows if not _STOPPED_AT.search(row.stopped)])
+    stopped = {row.number: int(found[1]) for row in rows if (found := _STOPPED_AT.search(row.stopped))}
+    going = store.pages.last_steps(job, [row.number for row in rows if row.number not in stopped])
+    reached = going | stopped
     brackets = []
     for number, plan in enumerate(plan_brackets(spec, planned_trials(spec))):
         mine = [row for row in rows if row.bracket == number]
         rungs = tuple(
-            Rung(time=time, trials=tuple(seen for row in mine if (seen := _at(row, time, going)) is not None))
+            Rung(
+                time=time,
+                trials=tuple(
+                    _at(row, is_last=stopped.get(row.number) == time)
+                    for row in mine
+                    if reached.get(row.number, 0) >= time
+                ),
+            )
             for time in plan.rungs
         )
         brackets.append(BracketRungs(bracket=number, rungs=rungs))
     return Rungs(job=job, metric=spec.metric, brackets=tuple(brackets))
 
 
-def _at(row: TrialRow, time: int, going: Mapping[int, int]) -> RungTrial | None:
-    """How a trial stands at a rung; None if it has not come so far."""
-    stopped = _STOPPED_AT.search(row.stopped)
-    reached = int(stopped[1]) if stopped else going.get(row.number, 0)
-    if reached < time:
-        return None
-    if stopped and reached == time:
-        is_whole = row.stopped.startswith("finished")
-        return RungTrial(trial=row.number, value=row.objective, outcome="finished" if is_whole else "stopped")
-    return RungTrial(trial=row.number, outcome="promoted")
+def _at(row: TrialRow, *, is_last: bool) -> RungTrial:
+    """How a trial stands at a rung that it has come to; `is_last` if it was stopped there."""
+    if not is_last:
+        return RungTrial(trial=row.number, outcome="promoted")
+    is_whole = row.stopped.startswith("finished")
+    return RungTrial(trial=row.number, value=row.objective, outcome="finished" if is_whole else "stopped")

@@ -29,6 +29,7 @@ class _View:
 
     cursor: int = 0
     results: dict[int, TrialResult] = field(default_factory=dict)
+    ranked: tuple[int, ...] = ()  # best first
     front: tuple[int, ...] = ()
     curve: tuple[tuple[int, float], ...] = ()
     importance: dict[str, float] = field(default_factory=dict)
@@ -50,8 +51,7 @@ class SearchViews:
             raise NotFoundError(f"Job {job!r} has no search: it runs one set of hyperparameters.")
         with self._lock:
             view = self._view(job, spec)
-            chosen = [result.trial for result in best_trials(spec, _counted(view), count=best)]
-            return self._status(found, spec, view, chosen)
+            return self._status(found, spec, view, view.ranked[:best])
 
     def _view(self, job: str, spec: SearchSpec) -> _View:
         view = self._views.setdefault(job, _View())
@@ -86,15 +86,12 @@ class SearchViews:
 
 
 def _conclude(spec: SearchSpec, view: _View) -> None:
-    counted = _counted(view)
+    bad = (Outcome.FAILED, Outcome.INVALID_HP)
+    counted = [view.results[number] for number in sorted(view.results) if view.results[number].outcome not in bad]
+    view.ranked = tuple(result.trial for result in best_trials(spec, counted, count=len(counted)))
     view.front = tuple(result.trial for result in pareto_front(spec, counted)) if len(spec.objectives) > 1 else ()
     view.curve = tuple(best_so_far(spec, counted))
     view.importance = parameter_importance(spec, counted)
-
-
-def _counted(view: _View) -> list[TrialResult]:
-    bad = (Outcome.FAILED, Outcome.INVALID_HP)
-    return [view.results[number] for number in sorted(view.results) if view.results[number].outcome not in bad]
 
 
 def _result(spec: SearchSpec, trial: SearchResult) -> TrialResult:

@@ -123,7 +123,7 @@ class _Job:
     def open(self) -> None:
         self.reports = self.of.store.pages.last_report(self.job)
         if self.of.store.summary(self.job).search is not None:
-            self.results = self.of.store.search_results(self.job, after=0).cursor
+            self.results = self.of.store.pages.last_decision(self.job)
 
     def read(self, news: set[str]) -> list[Message]:
         version = self.of.live.version(self.job)

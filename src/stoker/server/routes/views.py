@@ -19,13 +19,12 @@ from stoker.schema.views import Rungs
 from stoker.server.hub import Hub
 from stoker.server.log_lines import LogLines
 from stoker.server.pool_views import PoolViews
-from stoker.server.routes.replies import EventStream, reply, reply_many
-from stoker.server.rungs import find_rungs
+from stoker.server.routes.replies import EventStream, reply_many
 from stoker.server.store.base import LogFilter, Store
 from stoker.server.store.logs import check_filter
 from stoker.server.store.page_store import Axis, Points, SeriesFilter
 from stoker.server.topics import Topics, line_json, lines_json
-from stoker.server.trial_columns import TrialColumns, finite
+from stoker.server.trial_columns import Compressed, TrialColumns, finite
 
 _MOST_TOPICS = 64
 _MOST_TRIALS = 500
@@ -122,19 +121,16 @@ class ViewRoutes:
         accept_encoding: Annotated[str, Header()] = "",
     ) -> Response:
         """All trials: a list for each of their columns, hyperparameters and metrics."""
-        found = self.columns.answer(job, _words(fields))
-        headers = {"ETag": found.tag, "Cache-Control": "no-cache"}
-        if if_none_match == found.tag:
-            return Response(status_code=304, headers=headers)
-        headers |= {"Vary": "Accept-Encoding", **_SAFE}
-        if "gzip" not in accept_encoding:
-            return Response(gzip.decompress(found.body), media_type="application/json", headers=headers)
-        headers["Content-Encoding"] = "gzip"
-        return Response(found.body, media_type="application/json", headers=headers)
+        return _prepared(self.columns.answer(job, _words(fields)), if_none_match, accept_encoding)
 
-    def get_rungs(self, job: str) -> Response:
+    def get_rungs(
+        self,
+        job: str,
+        if_none_match: Annotated[str | None, Header()] = None,
+        accept_encoding: Annotated[str, Header()] = "",
+    ) -> Response:
         """Who was stopped at which rung, of a search with successive halving."""
-        return reply(find_rungs(self.store, job, self.columns.rows(job)))
+        return _prepared(self.columns.rungs(job), if_none_match, accept_encoding)
 
     def get_lines(self, job: str, which: Annotated[WindowQuery, Query()]) -> Response:
         """A window of the lines that match, anywhere in the log."""
@@ -177,6 +173,17 @@ class ViewRoutes:
                     continue
                 stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(block.time))
                 yield "".join(f"{stamp} {block.replica} {line}\n" for line in block.text.split("\n"))
+
+
+def _prepared(found: Compressed, known: str | None, accepted: str) -> Response:
+    headers = {"ETag": found.tag, "Cache-Control": "no-cache"}
+    if known == found.tag:
+        return Response(status_code=304, headers=headers)
+    headers |= {"Vary": "Accept-Encoding", **_SAFE}
+    if "gzip" not in accepted:
+        return Response(gzip.decompress(found.body), media_type="application/json", headers=headers)
+    headers["Content-Encoding"] = "gzip"
+    return Response(found.body, media_type="application/json", headers=headers)
 
 
 def _drawn(points: Points) -> dict[str, Any]:

@@ -72,9 +72,8 @@ class SeriesNews:
     is_whole: bool
 
 
-@dataclass(frozen=True, slots=True)
-class TrialRow:
-    """A trial as lists show it."""
+class TrialRow(NamedTuple):
+    """A trial as lists show it. A tuple, because ten thousand are made at once, and columns of them."""
 
     number: int
     state: JobState
@@ -152,6 +151,10 @@ class PageStore(Protocol):
 
     def last_report(self, job: str) -> int:
         """The number of the newest report of any of its trials."""
+        ...
+
+    def last_decision(self, job: str) -> int:
+        """The number of the newest record of its search: the cursor of `Store.search_results`."""
         ...
 
     def trial_rows(self, job: str, numbers: Sequence[int] | None = None) -> list[TrialRow]:

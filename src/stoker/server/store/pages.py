@@ -6,7 +6,7 @@ from sqlalchemy import Engine
 
 from stoker.schema.record import CheckpointRecord
 from stoker.schema.state import JobState
-from stoker.server.store import columns, lines, listing, series
+from stoker.server.store import columns, lines, listing, searches, series
 from stoker.server.store import jobs as job_rows
 from stoker.server.store.dialect import Writer
 from stoker.server.store.matching import Matcher
@@ -57,6 +57,10 @@ class SqlPageStore:
     def last_steps(self, job: str, numbers: Sequence[int]) -> dict[int, int]:
         with self._engine.begin() as connection:
             return columns.last_steps(connection, job, numbers)
+
+    def last_decision(self, job: str) -> int:
+        with self._engine.begin() as connection:
+            return searches.last_decision(connection, job)
 
     def best_trials(self, job: str, count: int) -> list[int]:
         with self._engine.begin() as connection:

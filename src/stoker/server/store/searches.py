@@ -171,9 +171,13 @@ def results(connection: Connection, job: str, *, after: int) -> SearchResults:
         cursor = rows[-1].number if rows else after
         query = _RESULTS.where(trials.c.number.in_(bindparam("touched", expanding=True)))
     else:
-        cursor = connection.execute(_LAST_RECORD, {"job": number}).scalar_one() or 0
+        cursor = last_decision(connection, job)
     found = connection.execute(query, keys)
     return SearchResults(tuple(_result(row) for row in found), cursor)
+
+
+def last_decision(connection: Connection, job: str) -> int:
+    return connection.execute(_LAST_RECORD, {"job": _find(connection, job).number}).scalar_one() or 0
 
 
 def _trial_of(record: Record) -> int:
