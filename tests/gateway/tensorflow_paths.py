@@ -24,7 +24,7 @@ def check_gfile() -> None:
         assert not os.path.exists(here("new/dir/a.txt")), "seen before it was whole"
     assert open(here("new/dir/a.txt")).read() == "one\ntwo\n"
     with gfile.GFile("gs://bucket-1/log.txt", "a") as file:
-        file.write("1")
+        file.write(memoryview(b"1"))  # as pickle does it
     with gfile.GFile("gs://bucket-1/log.txt", "a") as file:
         file.write("2")
         file.flush()

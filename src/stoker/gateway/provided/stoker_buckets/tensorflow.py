@@ -114,6 +114,8 @@ def lead(tensorflow: Any) -> None:
 
 
 def _lead_classes(layer: _Layer) -> None:
+    for module in _modules("lib.io.file_io"):
+        _replace(module.FileIO, "write", _taking_views)
     for module in _modules("lib.io.tf_record"):
         _replace(module.TFRecordWriter, "__init__", layer.asked("__init__"))
     for function in ("save", "restore"):
@@ -121,6 +123,16 @@ def _lead_classes(layer: _Layer) -> None:
             _replace(module.MultiDeviceSaver, function, layer.op("file_prefix", 1, in_graph=False))
         for module in _modules("training.saver"):
             _replace(module.Saver, function, layer.op("save_path", 2, in_graph=False))
+
+
+def _taking_views(write: Any) -> Any:
+    """From Python 3.8 on pickle writes memoryviews, and so does `joblib.dump(x, GFile(…))`; FileIO takes bytes alone."""
+
+    @functools.wraps(write)
+    def call(self: Any, file_content: Any) -> Any:
+        return write(self, bytes(file_content) if isinstance(file_content, memoryview) else file_content)
+
+    return call
 
 
 def _modules(name: str) -> list[Any]:
