@@ -126,7 +126,7 @@ def _lead_classes(layer: _Layer) -> None:
 
 
 def _taking_views(write: Any) -> Any:
-    """From Python 3.8 on pickle writes memoryviews, and so does `joblib.dump(x, GFile(…))`; FileIO takes bytes alone."""
+    """From Python 3.8 on pickle writes memoryviews, and so `joblib.dump(x, GFile(…))` does; FileIO takes bytes."""
 
     @functools.wraps(write)
     def call(self: Any, file_content: Any) -> Any:
