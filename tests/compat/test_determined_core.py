@@ -315,6 +315,23 @@ def test_unmanaged_script_goes_on_by_its_external_ids(script: Script) -> None:
     assert script(text).stdout == "2 False\n"
 
 
+def test_loggers_of_lightning_report_to_the_scripts_run(script: Script, tmp_path: Path) -> None:
+    pytest.importorskip("lightning", reason="pip install lightning, to test against it")
+    ran = script(
+        """
+        from determined.experimental import core_v2
+        from determined.lightning.experimental import DetLogger
+        ids = core_v2.UnmanagedConfig(external_experiment_id="e", external_trial_id="t")
+        logger = DetLogger(defaults=core_v2.DefaultConfig(name="n", hparams={"lr": 2}), unmanaged=ids)
+        logger.log_metrics({"loss": 0.5, "epoch": 0}, step=3)
+        print(core_v2.info.trial.experiment_id, core_v2.info.trial.hparams)
+        """
+    )
+    assert ran.stdout == "e {'lr': 2}\n", ran.stderr
+    (events,) = tmp_path.rglob("events.jsonl")
+    assert '"step":3,"group":"training","values":{"loss":0.5}' in events.read_text()
+
+
 @pytest.mark.parametrize(
     ("module", "sentence"),
     [

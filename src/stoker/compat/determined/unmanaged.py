@@ -44,9 +44,9 @@ def init(*, config: Config | None = None, **settings: Any) -> None:
 
 def init_context(*, config: Config | None = None, client: Any = None, **settings: Any) -> "core.Context":
     """The same without making it the process's."""
-    config = config or Config()
-    for name in ("defaults", "unmanaged_info"):
-        settings.pop(name, None)
+    # Once it was two: what a script says unless a job does, and what it says of a run without one.
+    config = _merged(config, settings.pop("unmanaged", None), settings.pop("defaults", None))
+    settings.pop("unmanaged_info", None)
     if config.checkpoint_storage is not None:
         settings.setdefault("checkpoint_storage", config.checkpoint_storage)
     run = run_context()
@@ -59,6 +59,12 @@ def init_context(*, config: Config | None = None, client: Any = None, **settings
     if context.info is None:
         context.info = _info(run, config)
     return context
+
+
+def _merged(*configs: Config | None) -> Config:
+    """Of several, the first word on each thing."""
+    said = [vars(config) for config in configs if config is not None]
+    return Config(**{name: value for each in reversed(said) for name, value in each.items() if value is not None})
 
 
 def _info(run: Run, config: Config) -> ClusterInfo:

@@ -5,12 +5,16 @@ from typing import Any
 from stoker.compat.determined import unmanaged
 from stoker.compat.determined.core import DistributedContext, PreemptMode, TensorboardMode
 from stoker.compat.determined.unmanaged import Config, close, init, init_context, url_reverse_webui_exp_view
+from stoker.compat.determined.unmanaged import Config as DefaultConfig
+from stoker.compat.determined.unmanaged import Config as UnmanagedConfig
 
 __all__ = [
     "Config",
+    "DefaultConfig",
     "DistributedContext",
     "PreemptMode",
     "TensorboardMode",
+    "UnmanagedConfig",
     "close",
     "init",
     "init_context",

@@ -1,0 +1,1 @@
+"""`determined.lightning`."""
