@@ -9,7 +9,8 @@ from pathlib import Path
 
 STOKER = (sys.executable, "-m", "stoker.cli.main")
 DEADLINE_S = 240.0
-_OF_AN_OUTER_MAKE = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")  # `make test` runs us: a package's own make is not its child
+# `make test` runs us, and a package's own make is not its child; tests of Keras in this process have set its backend.
+_OURS = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "KERAS_BACKEND")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ def run(
 ) -> Result:
     """Any command, with `stoker` on its PATH."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    outer = {name: value for name, value in os.environ.items() if name not in _OF_AN_OUTER_MAKE}
+    outer = {name: value for name, value in os.environ.items() if name not in _OURS}
     environment = {**outer, "PATH": path, **(variables or {})}
     done = subprocess.run(
         command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=deadline_s, check=False
