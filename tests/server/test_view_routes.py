@@ -18,7 +18,7 @@ from stoker.server.live import Live
 from stoker.server.rungs import find_rungs
 from stoker.server.store.base import NewJob, Store
 from stoker.server.store.sql import open_store
-from tests.contracts.store import a_spec, add
+from tests.contracts.store import a_spec, add, finish
 from tests.server.asking import API, BEARER, Answer, Said, ask, stream
 from tests.server.conftest import Served
 from tests.server.searching import Cluster
@@ -151,6 +151,29 @@ def test_columns_tell_of_all_trials_and_change_their_tag(served: Served, store: 
     assert (again.status, again.body) == (304, b"")
     assert later.json["metrics"] == {"loss": [0.5]}
     assert get(served, "/jobs/taxi/trials/columns?fields=nope").status == 400
+
+
+def test_columns_and_rungs_keep_their_tag_while_trials_are_the_same(served: Served, store: Store) -> None:
+    finish(store, add(store))
+    paths = ("/jobs/taxi/trials/columns", "/jobs/taxi/rungs")
+    before = [get(served, path).headers["etag"] for path in paths]
+
+    changed = ask(served, "PATCH", f"{API}/jobs/taxi", body={"priority": 7})
+    after = [get(served, path, **{"If-None-Match": tag}) for path, tag in zip(paths, before, strict=True)]
+
+    assert changed.json["priority"] == 7
+    assert [answer.status for answer in after] == [304, 304]
+
+
+def test_columns_have_no_value_that_is_not_finite(served: Served, store: Store) -> None:
+    say(served, add(store), metric(1, 1, loss=float("nan"), acc=0.5))
+
+    whole = get(served, "/jobs/taxi/trials/columns").json
+    part = get(served, "/jobs/taxi/trials/columns?fields=metrics").json
+
+    assert whole["metrics"] == part["metrics"] == {"loss": [None], "acc": [0.5]}
+    assert set(whole) - set(part) == {"hparams"}
+    assert part["columns"] == {}
 
 
 def test_rungs_say_who_was_stopped_where(cluster: Cluster) -> None:  # noqa: F811

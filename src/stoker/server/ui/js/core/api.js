@@ -21,6 +21,12 @@ export const patch = (path, body) => call("PATCH", path, { body });
 export const put = (path, body) => call("PUT", path, { body });
 export const remove = (path) => call("DELETE", path, {});
 
+/** GET of what has a tag: {data, tag}; null if it is still the one that is known. */
+export async function getTagged(path, { tag, signal } = {}) {
+  const response = await send("GET", path, { signal, headers: tag ? { "If-None-Match": tag } : {} });
+  return response.status === 304 ? null : { data: await response.json(), tag: response.headers.get("ETag") };
+}
+
 /** GET of float32 or other bytes. */
 export async function getBytes(path, { query, signal } = {}) {
   return (await send("GET", path + asQuery(query), { signal })).arrayBuffer();
@@ -35,8 +41,8 @@ async function call(method, path, options) {
   return response.json();
 }
 
-async function send(method, path, { body, signal } = {}) {
-  const headers = body === undefined ? {} : { "Content-Type": "application/json" };
+async function send(method, path, { body, signal, headers: given = {} } = {}) {
+  const headers = body === undefined ? given : { ...given, "Content-Type": "application/json" };
   let response;
   try {
     response = await fetch(API + path, { method, signal, headers, body: body === undefined ? undefined : JSON.stringify(body) });
@@ -44,7 +50,7 @@ async function send(method, path, { body, signal } = {}) {
     if (error.name === "AbortError") throw error;
     throw new ApiError("The server does not answer. This page goes on by itself when it is back.");
   }
-  if (response.ok) return response;
+  if (response.ok || response.status === 304) return response;
   if (response.status === 401) location.reload(); // the server now shows the sign-in form at this very address
   const told = await response.json().catch(() => ({}));
   throw new ApiError(told.error || `${response.status} ${response.statusText}`, { status: response.status, problems: told.problems });

@@ -3,6 +3,8 @@
 // subscribe(["jobs"], { job(data) {…}, resync() {…} }) listens to topics. `resync` is called once at the start and again
 // whenever something may have been missed (server restarted, laptop slept, tab was hidden): it is where a page loads what
 // it shows. Between two resyncs every event of the topics arrives, in order. The result ends the subscription.
+// A page whose first load is long begins with it at once in `start`, which gives a promise: the first `resync`, which looks
+// whether something has changed meanwhile, comes when that is on the screen.
 
 import { API } from "./api.js";
 import { signal } from "./store.js";
@@ -10,6 +12,7 @@ import { signal } from "./store.js";
 const WAITS_MS = [300, 600, 1200, 2500, 5000];
 const SILENCE_MS = 45_000; // the server says something every 15 s
 const ABSENT = "NotFoundError";
+const DRAWN_MS = 500; // after a first load
 const FIRST_LOAD_MS = 400; // do not let the first paint wait for the stream
 
 /** "connecting", "live", "reconnecting", "paused" (the tab is hidden) or "absent" (there is no such thing to follow). */
@@ -25,12 +28,12 @@ let hasStream = true; // false: an older server, which has /events alone
 let planned = 0;
 
 export function subscribe(topics, handlers) {
-  const me = { topics, handlers, fresh: false };
+  const me = { topics, handlers, fresh: false, started: handlers.start?.() };
   subscribers.add(me);
   if (current?.open && covers(current.topics)) tell(me);
   else {
     plan();
-    setTimeout(() => { if (!me.fresh && subscribers.has(me)) handlers.resync?.(); }, FIRST_LOAD_MS);
+    if (!me.started) setTimeout(() => { if (!me.fresh && subscribers.has(me)) handlers.resync?.(); }, FIRST_LOAD_MS);
   }
   return () => { subscribers.delete(me); };
 }
@@ -43,7 +46,11 @@ export function retry() {
 
 function tell(subscriber) {
   subscriber.fresh = true;
-  subscriber.handlers.resync?.();
+  if (!subscriber.started) return void subscriber.handlers.resync?.();
+  const { started } = subscriber;
+  subscriber.started = null;
+  const again = () => { if (subscribers.has(subscriber)) subscriber.handlers.resync?.(); };
+  return void started.then(() => setTimeout(again, DRAWN_MS));
 }
 
 const wanted = () => [...new Set([...subscribers].flatMap((one) => one.topics))].sort();

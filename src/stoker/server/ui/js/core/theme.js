@@ -50,7 +50,13 @@ const VIRIDIS = ["#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89
 /** 0…1 to a colour of a sequential scale that also colour-blind people can order; 1 stands out most, in either theme. */
 export function sequential(share) {
   if (!Number.isFinite(share)) return color("idle");
-  const given = Math.min(Math.max(share, 0), 1);
+  const step = Math.round(Math.min(Math.max(share, 0), 1) * 255); // ten thousand points share so many colours
+  const key = `step ${step}`;
+  if (!cache.has(key)) cache.set(key, mixed(step / 255));
+  return cache.get(key);
+}
+
+function mixed(given) {
   const at = (dark.value ? 0.1 + 0.9 * given : 0.9 * (1 - given)) * (VIRIDIS.length - 1); // yellow is for the dark
   const low = Math.min(Math.floor(at), VIRIDIS.length - 2), part = at - low;
   const mix = (from) => {

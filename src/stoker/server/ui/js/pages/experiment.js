@@ -1,6 +1,6 @@
 // A job: how it stands and why, its curves, and for a search what was tried. The tabs are loaded when they are opened.
 
-import { get, resource } from "../core/api.js";
+import { get, getTagged, resource } from "../core/api.js";
 import { fill, h, soon } from "../core/dom.js";
 import { stateMark } from "../core/format.js";
 import { jobPath } from "../core/route.js";
@@ -26,7 +26,7 @@ export async function mount(root, ctx) {
   const head = h("div", {}, loading(3));
   const place = h("div", { class: "stack" });
   fill(root, notice.element, head, place);
-  const page = { job: null, view: null, path, ctx };
+  const page = { job: null, view: null, path, ctx, columns: null };
   const job = resource((signal) => get(path, { signal }), async (found, { error, at }) => {
     notice.show(error, { retry: job.load, at });
     if (!found) return void fill(head, h("h1", {}, name));
@@ -37,7 +37,13 @@ export async function mount(root, ctx) {
   const refresh = soon(job.load, REFRESH_MS);
   ctx.onLeave(() => { job.close(); page.tabs?.close(); });
   ctx.live([`job:${name}`], {
-    resync: () => { job.load(); page.view?.load?.(); },
+    start: () => {
+      // Most of what a search shows: not after the job, which says whether it is one; of others it is small.
+      page.columns = getTagged(`${path}/trials/columns`, { signal: ctx.signal });
+      page.columns.catch(() => {}); // who waits for it says so
+      return job.load();
+    },
+    resync: () => { (page.job ? refresh : job.load)(); page.view?.load?.(); },
     job: (line) => { if (line.id === name) refresh(); },
     trials: (message) => { if (message.job === name) page.view?.trials?.(message); },
     metrics: (message) => { if (message.job === name) page.view?.took?.(message); },

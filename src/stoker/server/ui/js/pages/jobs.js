@@ -93,7 +93,7 @@ export function mount(root, ctx) {
   ctx.key("ArrowDown", "Into the list", () => table.focus());
   ctx.key("c", "Compare the selected jobs", () => { if (table.selected.size) go(comparePath([...table.selected])); });
   ctx.key("x", "Cancel the marked or selected jobs", () => { const jobs = chosen(table); if (jobs.length) steer("cancel", jobs); });
-  ctx.live(["jobs"], { resync: () => list.load(), job: (job) => { table.patch(job, { first: true }); changed(); } });
+  ctx.live(["jobs"], { start: () => list.load(), resync: () => list.load(), job: (job) => { table.patch(job, { first: true }); changed(); } });
   return () => { for (const select of [state, owner, pool]) select.value = query.get(select === state ? "state" : select === owner ? "owner" : "pool"); narrow(); };
 }
 

@@ -1,7 +1,7 @@
 // A search: every plot and the table show the same trials, those that the brushes and the filter leave.
 
 import { importanceBars, parallelPlot, scatterPlot } from "./search_plots.js";
-import { get } from "../core/api.js";
+import { get, getTagged } from "../core/api.js";
 import { fill, h, soon } from "../core/dom.js";
 import { number, plain, stateMark, timeSince, whole } from "../core/format.js";
 import { comparePath, go, query, trialPath } from "../core/route.js";
@@ -23,8 +23,8 @@ const REST_MS = 1500;
 export function searchOverview(page) { return new Search(page); }
 
 class Search {
-  constructor({ job, path, ctx }) {
-    Object.assign(this, { job, path, ctx, spec: job.spec.search });
+  constructor({ job, path, ctx, columns }) {
+    Object.assign(this, { job, path, ctx, columns, spec: job.spec.search });
     this.metric = this.spec.metric ?? "objective";
     this.maximize = this.spec.goal === "maximize";
     this.rows = [];
@@ -69,17 +69,26 @@ class Search {
 
   async load() {
     try {
-      const found = await get(`${this.path}/trials/columns`, { signal: this.ctx.signal });
-      if (this.closed) return;
+      const found = await this.#readColumns();
+      if (this.closed || !found) return;
       this.rows = rowsOf(found);
       this.byNumber = new Map(this.rows.map((row) => [row.number, row]));
       this.notice.show(null);
       this.#show();
-      this.curves.load();
+      await this.curves.load();
       this.#rest();
     } catch (error) {
       if (error.name !== "AbortError") this.notice.show(error, { retry: () => this.load() });
     }
+  }
+
+  /** All trials; null if they are as they were. */
+  async #readColumns() {
+    const asked = this.columns ?? getTagged(`${this.path}/trials/columns`, { tag: this.tag, signal: this.ctx.signal });
+    this.columns = null; // the first answer only, which was asked for before this was made
+    const found = await asked;
+    if (found) this.tag = found.tag;
+    return found?.data;
   }
 
   /** News of trials: only those change, and what is drawn of them. */
@@ -100,9 +109,9 @@ class Search {
   #show() {
     if (this.closed) return;
     this.names = varying(this.rows);
+    this.parallel.set(this.rows, this.names, this.where);
     this.table.setColumns(this.#columns());
     this.table.setRows(this.rows);
-    this.parallel.set(this.rows, this.names, this.where);
     this.#filter();
   }
 

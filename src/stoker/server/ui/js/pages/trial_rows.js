@@ -27,10 +27,13 @@ export function valueOf(row, name, metric = null) {
 export function varying(rows) {
   const seen = new Map();
   for (const row of rows) {
-    for (const [name, value] of Object.entries(row.hparams)) {
+    for (const name of Object.keys(row.hparams)) {
+      const known = seen.get(name);
+      if (known?.varies) continue;
+      const value = row.hparams[name];
       const key = typeof value === "object" ? JSON.stringify(value) : value;
-      if (!seen.has(name)) seen.set(name, { first: key, varies: false });
-      else if (seen.get(name).first !== key) seen.get(name).varies = true;
+      if (!known) seen.set(name, { first: key, varies: false });
+      else if (known.first !== key) known.varies = true;
     }
   }
   const names = [...seen].filter(([, one]) => one.varies).map(([name]) => name);
