@@ -140,8 +140,9 @@ class _Maker:
 
     def row(self, row: Row[Any]) -> TrialRow:
         # All at once: to ask a row for a column by its name takes as long as all else here.
+        line: Any = row
         number, run, stop, outcome, objective, progress, started, ended, bracket, parent, _, _, hparams, found, over = (
-            row
+            line
         )
         state = self._states.get((run, stop))
         if state is None:
