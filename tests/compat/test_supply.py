@@ -6,17 +6,19 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from packaging.requirements import Requirement
 
 import stoker
 from stoker.cli.old_times import with_old_times
 from stoker.cli.shipment import look_at
 from stoker.compat import supply
-from stoker.compat.images import as_in_image, uses_of
+from stoker.compat.images import as_in_image, uses_of, went_with
 from stoker.compat.migrate.assess import assess
 from stoker.compat.migrate.findings import Platform, Verdict
 from stoker.errors import UsageError
 from stoker.home import Home
 from stoker.packaging import runtimes
+from stoker.packaging.installed import Installed
 from stoker.packaging.layer import make_layer, mend, provided_folder, site_packages
 from stoker.packaging.runtimes import Runtime, default_runtime
 from stoker.packaging.tree import source_of_directory
@@ -197,6 +199,18 @@ def test_one_slot_and_declared_libraries_are_not_refused(tmp_path: Path, values:
     program = supply.Program({"train.py": b"import json"}, ("deepspeed",), values)
 
     assert supply.supply_for(program, home=Home(tmp_path).make(), look_up=False).refusal is None
+
+
+def test_pkg_resources_is_given_where_newer_setuptools_lack_it(tmp_path: Path) -> None:
+    source = b"import pkg_resources\nimport attrdict\n"
+    program = supply.Program({"t.py": source}, ("attrdict==2.0.1",), {"module": "t"})
+
+    found = supply.supply_for(program, home=Home(tmp_path).make(), look_up=False)
+
+    has_it = Installed(default_runtime()).satisfies(Requirement("setuptools<81"))
+    assert found.libraries == (() if has_it else ("setuptools<81",))
+    assert went_with(["google-cloud-storage==1.26.0"]) == ["setuptools<81"]
+    assert went_with(["google-cloud-storage==2.10.0"]) == []
 
 
 def test_old_code_keeps_the_releases_of_its_image_where_it_allows_them() -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stoker.cli.shipment import Code
     from stoker.home import Home
 
-_FORMAT = 1  # of what is kept; raised when the rules change
+_FORMAT = 2  # of what is kept; raised when the rules change
 
 
 def with_old_times(values: Values, code: "Code", *, home: "Home") -> Values:

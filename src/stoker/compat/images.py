@@ -28,6 +28,7 @@ IN_IMAGES = {
     "nltk": "nltk",
     "numpy": "numpy",
     "pandas": "pandas",
+    "pkg_resources": "setuptools<81",  # the last ones that have it
     "psutil": "psutil",
     "pyarrow": "pyarrow",
     "requests": "requests",
@@ -81,6 +82,12 @@ _WENT_WITH = (
     ("scikit-learn", "1.0", "numpy<1.24"),
     ("pandas", "1.3", "numpy<1.24"),
     ("xgboost", "1.0", "numpy<1.24"),
+    # Whose import asks pkg_resources for its own version.
+    ("google-cloud-storage", "1.36", "setuptools<81"),
+    ("google-cloud-bigquery", "2.0", "setuptools<81"),
+    ("google-api-core", "1.16", "setuptools<81"),
+    ("tensorflow-hub", "0.16", "setuptools<81"),
+    ("tensorboard", "2.9", "setuptools<81"),
 )
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from packaging.requirements import Requirement
+
 from stoker.compat.images import OLD_PYTHON, as_in_image, compiled_pins, in_images, uses_of, went_with
 from stoker.compat.refusals import refusal
 from stoker.errors import UsageError
@@ -14,6 +16,7 @@ from stoker.errors import UsageError
 if TYPE_CHECKING:
     from stoker.compat.images import Uses
     from stoker.home import Home
+    from stoker.packaging.installed import Installed
     from stoker.packaging.runtimes import Runtime
 
 
@@ -103,6 +106,8 @@ def missing_in(runtime: "Runtime", wanted: Mapping[str, str], own: Sequence[str]
     # A library under its other names, and what comes with it.
     if declared & {"tensorflow-cpu", "tensorflow-gpu", "tf-nightly"}:
         declared |= {"tensorflow"}
+    if "attrdict" in declared:
+        declared |= {"attrdict3"}
     if installed.get("xgboost-cpu") is not None:
         declared |= {"xgboost"}
     names = {normal_name(name_of(line) or line): line for line in wanted.values()}
@@ -110,7 +115,12 @@ def missing_in(runtime: "Runtime", wanted: Mapping[str, str], own: Sequence[str]
         names.pop("keras", None)
     if "tensorflow" in names or "tensorflow" in declared:
         names = {name: line for name, line in names.items() if name not in ("numpy", "six", "h5py", "absl-py")}
-    return [line for name, line in names.items() if name not in declared and installed.get(name) is None]
+    return [line for name, line in names.items() if name not in declared and not _is_met(installed, name, line)]
+
+
+def _is_met(installed: "Installed", name: str, line: str) -> bool:
+    """By any release, but for setuptools, whose newer ones lack the very module."""
+    return bool(installed.satisfies(Requirement(line))) if name == "setuptools" else installed.get(name) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ import torch
 from stoker import pytorch
 from stoker.compat.determined.importing import import_from_path
 from stoker.errors import UsageError
+from stoker.pytorch.checkpoint import read_description
 
 _WEIGHTS = "state_dict.pth"
 
@@ -32,7 +33,7 @@ def load_trial_from_checkpoint_path(
     """A trial with a checkpoint's weights. `torch_load_kwargs` is taken and not needed."""
     folder = Path(path)
     if not (folder / _WEIGHTS).is_file():
-        return pytorch.load_trial_from_checkpoint_path(folder, trial_class, trial_kwargs, torch_load_kwargs)
+        return _load_ours(folder, trial_class, trial_kwargs)
     described = _described(folder)
     context = pytorch.CheckpointLoadContext(
         hparams=described.get("hparams") or {}, exp_conf=described.get("experiment_config") or {}
@@ -41,6 +42,20 @@ def load_trial_from_checkpoint_path(
     trial = cls(context, **dict(trial_kwargs or {}))
     _put(read_weights(folder / _WEIGHTS), context.models, folder)
     return trial
+
+
+def _load_ours(
+    folder: Path, trial_class: type[pytorch.PyTorchTrial] | None, trial_kwargs: Mapping[str, Any] | None
+) -> pytorch.PyTorchTrial:
+    """Where the class's file imports others that lie beside it, as the file of another job does: with that folder."""
+    try:
+        return pytorch.load_trial_from_checkpoint_path(folder, trial_class, trial_kwargs)
+    except ModuleNotFoundError:
+        code = os.path.dirname((read_description(folder).get("trial_class") or {}).get("file") or "")
+        if trial_class is not None or not os.path.isdir(code):
+            raise
+        with import_from_path(code):
+            return pytorch.load_trial_from_checkpoint_path(folder, None, trial_kwargs)
 
 
 def read_weights(path: "str | os.PathLike[str]") -> list[dict[str, Any]]:
