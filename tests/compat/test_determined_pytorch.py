@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
+from safetensors.torch import save_file
 
+from stoker.pytorch.tree import flatten
 from tests.compat.conftest import Ran, events
 
 Script = Callable[..., Ran]
@@ -130,6 +132,32 @@ def test_checkpoint_of_determined_gives_its_weights(script: Script, tmp_path: Pa
         """
     )
     assert ran.stdout == "0.75 False\n", ran.stderr
+
+
+def test_trial_of_another_job_is_loaded_with_the_files_beside_its_own(script: Script, tmp_path: Path) -> None:
+    other, folder = tmp_path / "other", tmp_path / "step-1"
+    other.mkdir()
+    folder.mkdir()
+    (other / "nets.py").write_text("which = 'theirs'\n")
+    (other / "train.py").write_text("import nets\n" + MODEL_DEF)
+    described = {
+        "format": 1,
+        "step": 1,
+        "models": [flatten({}).skeleton],
+        "trial_class": {"module": "__main__", "name": "OneVarTrial", "file": str(other / "train.py")},
+        "hparams": {"learning_rate": 0.1, "global_batch_size": 4},
+    }
+    (folder / "checkpoint.json").write_text(json.dumps(described))
+    save_file({"weight": torch.tensor([[0.5]])}, folder / "model.safetensors")
+    ran = script(
+        """
+        import sys
+        from determined import pytorch
+        trial = pytorch.load_trial_from_checkpoint_path("step-1")
+        print(trial.model.weight.item(), "nets" in sys.modules)
+        """
+    )
+    assert ran.stdout == "0.5 False\n", ran.stderr
 
 
 def test_checkpoint_that_runs_code_is_refused(script: Script, tmp_path: Path) -> None:
