@@ -58,6 +58,7 @@ def assert_nothing_is_left(cluster: Remains, nodes: Home) -> None:
     """No placement group, no actor, no supervisor, no process of user code."""
     with contextlib.suppress(AssertionError):
         wait_until(lambda: cluster.leftovers() == [], what="nothing to be left on the cluster")
-    assert cluster.leftovers() == []
+    left = cluster.leftovers()
+    assert left == [], left
     wait_until(lambda: not processes_with_environment("STOKER_HOME", str(nodes.root)), what="supervisors to have ended")
     assert processes_with_environment("STOKER_RUN_DIR", str(nodes.root), prefix=True) == []

@@ -22,8 +22,9 @@ def test_raylet_that_refuses_twice_in_a_row_is_lost() -> None:
         raylets.check()
     raylets.check()
 
-    with pytest.raises(LostNodeError, match=rf"Node node-a was lost: no raylet at 127.0.0.1:{port}\."):
+    with pytest.raises(LostNodeError, match=rf"Node node-a was lost: no raylet at 127.0.0.1:{port}\.") as lost:
         raylets.check()
+    assert lost.value.nodes == {0}
 
 
 def test_raylet_that_is_back_is_not_lost() -> None:

@@ -4,6 +4,7 @@ Everything is known by name, so that another bridge finds it: `ID/RUN` is a run'
 N. What cannot be asked of Ray again (the launch, which nodes had been started) is in the server's run directory.
 """
 
+import contextlib
 import hashlib
 import io
 import json
@@ -49,6 +50,7 @@ class _Run:
     is_over: bool = False  # all its nodes have ended, or one was lost
     is_ending: bool = False
     why: str = ""  # of what is known of a run that is gone
+    lost: frozenset[int] = frozenset()  # nodes whose raylet is gone: asking them would wait until Ray knows it too
 
     @property
     def num_nodes(self) -> int:
@@ -148,12 +150,7 @@ class Cluster:
             return
         known = self._runs[run]
         known.is_ending = True
-        ended = True
-        if known.is_started or not self._is_waiting(known):
-            calls = [actor.end.remote() for actor in known.actors]
-            done, late = ray.wait(calls, num_returns=len(calls), timeout=_END_S)
-            ended = not late and all(_value(call, default=True) for call in done)
-        self._remove(known)
+        ended = self._end(known)
         known.is_over = True
         if not ended:
             raise ClusterError(f"Some processes of run {run} cannot be ended: they wait in the kernel.")
@@ -258,15 +255,23 @@ class Cluster:
         try:
             self._start(run)
             self._watch(run)
+            return
         except RayError as error:
             run.why = run.why or f"A node of it was lost: {_first_line(error)}"
-        except (ClusterError, LostNodeError) as error:
+        except LostNodeError as error:
+            run.why, run.lost = str(error), error.nodes
+        except ClusterError as error:
             run.why = str(error)
         except Exception as error:  # noqa: BLE001 -- the run must be seen gone, whatever happened here
             logger.exception("run %s", run.name)
             run.why = f"The bridge to Ray failed: {error!r}"
+        finally:
+            if not run.is_ending:
+                run.is_over = True
         if not run.is_ending:
-            run.is_over = True
+            # The server may know its end from another node already, and would not ask for this.
+            with contextlib.suppress(RayError):
+                self._end(run)
 
     def _start(self, run: _Run) -> None:
         names = [[r for r in run.on(node) if r["role"] in _ROLES_WITH_ADDRESS] for node in range(run.num_nodes)]
@@ -312,6 +317,16 @@ class Cluster:
                     run.actors[ends[call]].stop.remote()
         if not run.is_ending:
             self._remove(run)
+
+    def _end(self, run: _Run) -> bool:
+        """End what it has on the nodes that are left, and give its place back; whether all has ended."""
+        ended = True
+        if run.is_started or not self._is_waiting(run):
+            calls = [actor.end.remote() for node, actor in enumerate(run.actors) if node not in run.lost]
+            done, late = ray.wait(calls, num_returns=len(calls), timeout=_END_S) if calls else ([], [])
+            ended = not late and all(_value(call, default=True) for call in done)
+        self._remove(run)
+        return ended
 
     def _remove(self, run: _Run) -> None:
         for actor in run.actors:

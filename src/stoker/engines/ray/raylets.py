@@ -4,7 +4,11 @@ import socket
 
 
 class LostNodeError(Exception):
-    """In one line, for a person."""
+    """In one line, for a person; `nodes` are the run's own numbers of those that are lost."""
+
+    def __init__(self, message: str, *, nodes: frozenset[int]) -> None:
+        super().__init__(message)
+        self.nodes = nodes
 
 
 class Raylets:
@@ -15,15 +19,19 @@ class Raylets:
     """
 
     def __init__(self, places: list[dict[str, str]]) -> None:
-        self._places = [place for place in places if place.get("port")]
-        self._refused: set[str] = set()
+        self._places = {number: place for number, place in enumerate(places) if place.get("port")}
+        self._refused: set[int] = set()
 
     def check(self) -> None:
-        refused = {place["id"] for place in self._places if _refuses(place["address"], int(place["port"]))}
-        for place in self._places:
-            if place["id"] in refused & self._refused:
-                raise LostNodeError(f"Node {place['host']} was lost: no raylet at {place['address']}:{place['port']}.")
+        refused = {number for number, place in self._places.items() if _refuses(place["address"], int(place["port"]))}
+        lost = refused & self._refused
         self._refused = refused
+        if lost:
+            place = self._places[min(lost)]
+            raise LostNodeError(
+                f"Node {place['host']} was lost: no raylet at {place['address']}:{place['port']}.",
+                nodes=frozenset(lost),
+            )
 
 
 def _refuses(address: str, port: int) -> bool:
