@@ -80,6 +80,7 @@ class VirtualTable {
 
   /** Only rows for which `match(row)` is true; null shows all. */
   setFilter(match) {
+    if (!match && !this.match) return; // to scroll makes a browser lay out the page
     this.match = match;
     this.element.scrollTop = 0;
     this.refresh();
