@@ -252,23 +252,23 @@ class Cluster:
             threading.Thread(target=self._follow_to_the_end, args=(run,), name=run.name, daemon=True).start()
 
     def _follow_to_the_end(self, run: _Run) -> None:
+        has_lost_a_node = False
         try:
             self._start(run)
             self._watch(run)
-            return
         except RayError as error:
-            run.why = run.why or f"A node of it was lost: {_first_line(error)}"
+            run.why, has_lost_a_node = run.why or f"A node of it was lost: {_first_line(error)}", True
         except LostNodeError as error:
-            run.why, run.lost = str(error), error.nodes
+            run.why, run.lost, has_lost_a_node = str(error), error.nodes, True
         except ClusterError as error:
             run.why = str(error)
         except Exception as error:  # noqa: BLE001 -- the run must be seen gone, whatever happened here
             logger.exception("run %s", run.name)
             run.why = f"The bridge to Ray failed: {error!r}"
-        finally:
-            if not run.is_ending:
-                run.is_over = True
-        if not run.is_ending:
+        if run.is_ending:
+            return
+        run.is_over = True
+        if has_lost_a_node:
             # The server may know its end from another node already, and would not ask for this.
             with contextlib.suppress(RayError):
                 self._end(run)
