@@ -5,8 +5,9 @@ import gzip
 import io
 import os
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from mmap import ACCESS_READ, mmap
@@ -23,6 +24,7 @@ from stoker.storage import Storage
 
 # Large enough that polars' threads share it out, small enough to stay far below the tensors' own size.
 BLOCK_BYTES = 4 << 20
+_PARSED_AT_ONCE = 3
 _BLOCK_ROWS = 1 << 16
 _BLANK_LINES = re.compile(rb"\n[\r\n]+")
 _SEPARATORS = (",", "\t", ";", "|")
@@ -151,12 +153,25 @@ def _csv_frames(
     form = form_of(file, storage, expected=metadata.header)
     _check_columns(file, form.columns, metadata.header)
     parser = _CsvParser(file, form, kinds, metadata.missing_values)
-    first_row = 1
-    for text in _text_blocks(file, storage, skip_header=form.has_header):
-        frame = parser.parse(text, first_row)
-        first_row += frame.height
-        if frame.height:
-            yield frame
+    yield from _parsed(parser, _text_blocks(file, storage, skip_header=form.has_header))
+
+
+def _parsed(parser: "_CsvParser", texts: Iterator[bytes]) -> Iterator[pl.DataFrame]:
+    """In order, several in the making: polars' threads alone leave cores idle between their steps."""
+    with ThreadPoolExecutor(_PARSED_AT_ONCE, thread_name_prefix="stoker-parse") as threads:
+        coming: deque[tuple[bytes, Future[pl.DataFrame]]] = deque()
+        first_row = 1
+        while True:
+            while len(coming) < _PARSED_AT_ONCE and (text := next(texts, None)) is not None:
+                coming.append((text, threads.submit(parser.parse, text, 1)))
+            if not coming:
+                return
+            text, made = coming.popleft()
+            # What is wrong is found again, for the row it is in: that was not known before the blocks before it.
+            frame = parser.parse(text, first_row) if made.exception() else made.result()
+            first_row += frame.height
+            if frame.height:
+                yield frame
 
 
 def _text_blocks(file: DataFile, storage: Storage, *, skip_header: bool) -> Iterator[bytes]:
