@@ -9,10 +9,11 @@ import pytest
 
 from stoker.client import Client, connect, is_alive
 from stoker.home import Home
+from tests.e2e.ray_pool import cluster, nodes
 from tests.postgres import database, own_postgres, postgres
 from tests.processes import kill_all_with_environment, wait_until
 
-__all__ = ["database", "own_postgres", "postgres"]  # fixtures, for the tests here
+__all__ = ["cluster", "database", "nodes", "own_postgres", "postgres"]  # fixtures, for the tests here
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from stoker.client import Client
 from stoker.home import Home
 from tests.processes import kill_all_with_environment, processes_with_environment, wait_until
-from tests.ray_cluster import RayCluster
+from tests.ray_cluster import RayCluster, python_with_ray, start
 
 
 class Remains(Protocol):
@@ -62,3 +62,18 @@ def assert_nothing_is_left(cluster: Remains, nodes: Home) -> None:
     assert left == [], left
     wait_until(lambda: not processes_with_environment("STOKER_HOME", str(nodes.root)), what="supervisors to have ended")
     assert processes_with_environment("STOKER_RUN_DIR", str(nodes.root), prefix=True) == []
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RayCluster]:
+    python = python_with_ray()
+    assert python is not None
+    with start(python) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def nodes(home: Home, cluster: RayCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
+    """A home with the cluster as its pool; this is where the runs are."""
+    with ray_pool(home, cluster, monkeypatch) as nodes:
+        yield nodes

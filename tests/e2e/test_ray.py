@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,9 @@ from stoker.home import Home
 from stoker.schema.state import JobState
 from tests.e2e.command import submit, write_package
 from tests.e2e.conftest import kill_server
-from tests.e2e.ray_pool import TWO_NODES, assert_nothing_is_left, ray_pool, wait_ready
+from tests.e2e.ray_pool import TWO_NODES, assert_nothing_is_left, wait_ready
 from tests.processes import wait_until
-from tests.ray_cluster import NO_RAY, RayCluster, python_with_ray, start
+from tests.ray_cluster import NO_RAY, RayCluster, python_with_ray
 
 PYTHON = python_with_ray()
 pytestmark = [
@@ -48,19 +47,6 @@ TRAIN = """
         time.sleep(0.05)
     dist.destroy_process_group()
 """
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[RayCluster]:
-    assert PYTHON is not None
-    with start(PYTHON) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def nodes(home: Home, cluster: RayCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
-    with ray_pool(home, cluster, monkeypatch) as nodes:
-        yield nodes
 
 
 @pytest.fixture

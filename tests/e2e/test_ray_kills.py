@@ -13,26 +13,13 @@ from stoker.home import Home
 from stoker.schema.state import JobState, RunState, StopReason
 from tests.e2e.command import stoker, submit
 from tests.e2e.conftest import kill_server
-from tests.e2e.ray_pool import assert_nothing_is_left, ray_pool
+from tests.e2e.ray_pool import assert_nothing_is_left
 from tests.e2e.ray_training import Training
 from tests.processes import processes_with_environment, wait_until
-from tests.ray_cluster import IS_WHOLE, NOT_WHOLE, RayCluster, python_with_ray, start
+from tests.ray_cluster import IS_WHOLE, NOT_WHOLE, RayCluster, python_with_ray
 
 PYTHON = python_with_ray()
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(PYTHON is None or not IS_WHOLE, reason=NOT_WHOLE)]
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[RayCluster]:
-    assert PYTHON is not None
-    with start(PYTHON) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def nodes(home: Home, cluster: RayCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
-    with ray_pool(home, cluster, monkeypatch) as nodes:
-        yield nodes
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from stoker.schema.state import JobState
 from tests.e2e.command import run, stoker, submit, write_package
 from tests.e2e.ray_pool import assert_nothing_is_left, ray_pool, wait_ready
 from tests.fixtures.datasets import write_houses, write_rides
-from tests.ray_cluster import IS_WHOLE, NOT_WHOLE, RayCluster, python_with_ray, start
+from tests.ray_cluster import IS_WHOLE, NOT_WHOLE, RayCluster, python_with_ray
 
 PYTHON = python_with_ray()
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(PYTHON is None or not IS_WHOLE, reason=NOT_WHOLE)]
@@ -71,13 +71,6 @@ MEET = """
         while not os.path.exists(run + "/done"):
             time.sleep(0.1)
 """
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[RayCluster]:
-    assert PYTHON is not None
-    with start(PYTHON) as cluster:
-        yield cluster
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import json
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,8 @@ from stoker.home import Home
 from stoker.schema.record import Run
 from stoker.schema.state import JobState
 from tests.e2e.command import stoker, write_package
-from tests.e2e.ray_pool import assert_nothing_is_left, ray_pool, wait_ready
-from tests.ray_cluster import IS_WHOLE, NOT_WHOLE, RayCluster, python_with_ray, start
+from tests.e2e.ray_pool import assert_nothing_is_left, wait_ready
+from tests.ray_cluster import IS_WHOLE, NOT_WHOLE, RayCluster, python_with_ray
 
 PYTHON = python_with_ray()
 pytestmark = [
@@ -29,19 +28,6 @@ TRIAL = """
     time.sleep(2)
     ctx.report(1, loss=ctx.hparams["x"])
 """
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[RayCluster]:
-    assert PYTHON is not None
-    with start(PYTHON) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def nodes(home: Home, cluster: RayCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
-    with ray_pool(home, cluster, monkeypatch) as nodes:
-        yield nodes
 
 
 def test_search_keeps_every_slot_of_the_cluster_busy_with_forked_trials(
