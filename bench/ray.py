@@ -21,6 +21,7 @@ from bench.measure import interleaved, medians, write_results
 from stoker.client import Client, connect
 from stoker.home import Home
 from stoker.schema.record import Job
+from tests.e2e.ray_pool import pool_table
 from tests.ray_cluster import RayCluster, start
 
 RAY_PYTHON = Path(".venv-bench/bin/python").absolute()
@@ -149,7 +150,7 @@ def _bench(folder: Path) -> Iterator[Bench]:
         (package / f"{name}.py").write_text(textwrap.dedent(code))
     with start(str(RAY_PYTHON), with_dashboard=True) as cluster:
         os.environ |= {**cluster.variables, "STOKER_HOME": str(home.root)}
-        home.config.write_text(_config(cluster, folder / "nodes"))
+        home.config.write_text(pool_table(cluster, folder / "nodes"))
         with connect(home) as client:
             bench = Bench(folder, home, client, cluster)
             try:
@@ -161,18 +162,6 @@ def _bench(folder: Path) -> Iterator[Bench]:
             finally:
                 client.shutdown()
                 _end_bridge(home)
-
-
-def _config(cluster: RayCluster, nodes: Path) -> str:
-    return textwrap.dedent(f"""
-        [pools.cluster]
-        engine = "ray"
-        address = "{cluster.address}"
-        python = "{cluster.python}"
-        node_python = "{sys.executable}"
-        home = "{nodes}"
-        placement = "spread"
-    """)
 
 
 def first_line(bench: Bench, *, rounds: int) -> dict[str, float]:

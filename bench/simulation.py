@@ -11,7 +11,6 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +24,7 @@ from stoker.schema.pool import Pool, RayPool, replicas_for, total
 from stoker.server.live import Live
 from stoker.server.scheduler import Scheduler, rest_after
 from stoker.server.store.base import NewJob, Store
+from tests.server.fakes import AtOnce
 
 POOL = "cluster"
 MAX_STEPS = 64
@@ -75,18 +75,6 @@ class Clock:
             yield
         finally:
             self._now, self._since = self(), None
-
-
-class AtOnce(Executor):
-    """What the server would do in a thread beside is done, and charged, at once."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - a future holds whatever it was
-            future.set_exception(error)
-        return future
 
 
 @dataclass(slots=True)
