@@ -13,7 +13,7 @@ from stoker.home import Home
 from stoker.schema.state import JobState, RunState, StopReason
 from tests.e2e.command import stoker, submit
 from tests.e2e.conftest import kill_server
-from tests.e2e.ray_pool import assert_nothing_is_left
+from tests.e2e.ray_pool import assert_nothing_is_left, wait_ready
 from tests.e2e.ray_training import Training
 from tests.processes import processes_with_environment, wait_until
 from tests.ray_cluster import IS_WHOLE, NOT_WHOLE, RayCluster, python_with_ray
@@ -79,6 +79,7 @@ def test_cancelled_run_ends_on_all_nodes(training: Training) -> None:
 def test_job_of_higher_priority_takes_the_place_of_another_which_checkpoints_waits_and_goes_on(
     training: Training, tmp_path: Path
 ) -> None:
+    wait_ready(training.client)
     whole = tmp_path / "whole.yaml"  # all that the cluster has
     whole.write_text(
         "trainingInput: {scaleTier: CUSTOM, masterType: n1-standard-2, workerType: n1-standard-2, workerCount: 2}\n"

@@ -40,5 +40,5 @@ def _refuses(address: str, port: int) -> bool:
     except ConnectionRefusedError:
         return True
     except OSError:
-        return False
+        pass  # no answer is no refusal
     return False
