@@ -41,9 +41,8 @@ def predict(path: Path, model: str, folder: Path) -> None:
     plan = made_plan(storage, job="bench", data_format="csv", inputs=[str(path)], output=str(folder), ranks=1)
     output = Output(storage, str(folder), plan)
     shards = ShardPredictor(storage, plan, load_model(model), batch_size=64, instance_key=None)
-    for number in range(len(plan.shards)):
-        with output.shard(number) as writer:
-            shards.predict(number, writer, should_stop=lambda: False)
+    for _ in shards.predict(range(len(plan.shards)), output, should_stop=lambda: False):
+        pass
     assert sum(counts.errors for counts in output.done().values()) == 0
 
 

@@ -89,9 +89,8 @@ def predicted(
     """All results and all errors, in the order of the shards."""
     output = Output(storage, f"{folder}/out", plan)
     shards = ShardPredictor(storage, plan, model or Fares(), batch_size=8, instance_key=key)
-    for number in range(len(plan.shards)):
-        with output.shard(number) as writer:
-            assert shards.predict(number, writer, should_stop=lambda: False)
+    numbers = range(len(plan.shards))
+    assert list(shards.predict(numbers, output, should_stop=lambda: False)) == list(numbers)
     found: list[list[Any]] = []
     for kind in ("results", "errors_stats"):
         files = [folder / "out" / plan.name(kind, number) for number in range(len(plan.shards))]
@@ -334,9 +333,7 @@ def test_a_stop_is_heard_between_two_batches(storage: Storage, tmp_path: Path) -
     shards = ShardPredictor(storage, plan, model, batch_size=8, instance_key=None)
     output = Output(storage, f"{tmp_path}/out", plan)
 
-    with contextlib.suppress(KeyboardInterrupt), output.shard(0) as writer:
-        assert not shards.predict(0, writer, should_stop=lambda: len(model.calls) == 2)
-        raise KeyboardInterrupt
+    assert list(shards.predict([0], output, should_stop=lambda: len(model.calls) == 2)) == []
 
     assert model.calls == [8, 8]
     assert output.done() == {}

@@ -31,6 +31,7 @@ class TablePredictor(Predictor, Protocol):
     """One that takes whole columns, so that a million rows need no Python object each.
 
     The answer has the same rows in the same order. It agrees with `predict` on the same rows, to the last bit.
+    `predict_table`, unlike `predict`, may be called from several threads at once, and best uses one core in each.
     """
 
     def predict_table(self, table: "pyarrow.Table") -> "pyarrow.Table": ...

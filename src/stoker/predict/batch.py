@@ -83,11 +83,10 @@ def run(settings: BatchSettings, context: Context, *, home: Home) -> int:
             instance_key=settings.instance_key,
         )
         told = _Telling(context, output, len(plan.shards))
-        for number in todo:
-            with output.shard(number) as writer:
-                if not shards.predict(number, writer, should_stop=context.should_stop):
-                    raise SystemExit(0)  # leaves the shard undone
+        for _ in shards.predict(todo, output, should_stop=context.should_stop):
             told.tell()
+        if any(number not in output.done() for number in todo):
+            return 0  # told to stop
     return _wait_for_all(context, output, len(plan.shards)) if context.rank == 0 else 0
 
 

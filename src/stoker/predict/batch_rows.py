@@ -7,15 +7,19 @@ gone through row by row, as for all other models, and so each bad row is named.
 import base64
 import csv
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, cast
 
+from stoker.ahead import made_ahead
 from stoker.errors import ConfigError, InstanceError
 from stoker.predict.base import Instance, Prediction, Predictor, TablePredictor
 from stoker.predict.batch_plan import Plan
 from stoker.predict.batch_reading import Block, Row, read_blocks, read_header, split_lines
-from stoker.predict.batch_writing import ShardWriter
+from stoker.predict.batch_writing import Output, ShardWriter
 from stoker.predict.formats.csv import csv_instance, header_of
 from stoker.predict.formats.example import as_instance, parse_example
 from stoker.predict.formats.lines import json_value
@@ -41,6 +45,18 @@ class Header:
     line: bytes  # as it is in the file
 
 
+class _ToldToStop(Exception):
+    """Leaves a shard undone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Predictions as they are written, a line each."""
+
+    text: bytes
+    count: int
+
+
 class ShardPredictor:
     """One model, for any number of shards."""
 
@@ -52,23 +68,53 @@ class ShardPredictor:
         self._signature: Signature = predictor.card.signature
         self._headers: dict[int, Header] = {}
 
-    def predict(self, number: int, writer: ShardWriter, *, should_stop: Callable[[], bool]) -> bool:
-        """Write all of a shard; False if told to stop before its end."""
-        shard = self._plan.shards[number]
-        url = self._plan.files[shard.file].url
-        work = _Work(self._predictor, writer, url, self._key, self._batch_size, should_stop)
-        for block in read_blocks(self._storage, self._plan, shard):
-            if should_stop():
-                return False
-            done = self._by_table(block, shard.file, work)
-            if not done and not work.rows(self._rows(block, shard.file), self._convert(shard.file)):
-                return False
-        return True
+    def predict(self, numbers: Sequence[int], output: Output, *, should_stop: Callable[[], bool]) -> Iterator[int]:
+        """Write these shards, each whole; yields the number of each that is done, and ends early when told to stop."""
+        with suppress(_ToldToStop):
+            for number, blocks in groupby(self._with_lines(self._blocks(numbers)), key=lambda found: found[0]):
+                with output.shard(number) as writer:
+                    self._write(number, ((block, lines) for _, block, lines in blocks), writer, should_stop)
+                yield number
 
-    def _by_table(self, block: Block, file: int, work: "_Work") -> bool:
-        """False when it must be done row by row."""
+    def _write(
+        self,
+        number: int,
+        blocks: "Iterator[tuple[Block | None, Lines | None]]",
+        writer: ShardWriter,
+        should_stop: Callable[[], bool],
+    ) -> None:
+        file = self._plan.shards[number].file
+        work = _Work(self._predictor, writer, self._plan.files[file].url, self._key, self._batch_size, should_stop)
+        for block, lines in blocks:
+            if should_stop():
+                raise _ToldToStop
+            if lines is not None:
+                writer.add_lines(lines.text, lines.count)
+            elif block is not None:
+                work.rows(self._rows(block, file), self._convert(file))
+
+    def _blocks(self, numbers: Sequence[int]) -> "Iterator[tuple[int, Block | None]]":
+        """Of one shard after another; behind each of them None, so that one without rows is there too."""
+        for number in numbers:
+            shard = self._plan.shards[number]
+            yield from ((number, block) for block in read_blocks(self._storage, self._plan, shard))
+            yield number, None
+
+    def _with_lines(
+        self, blocks: "Iterator[tuple[int, Block | None]]"
+    ) -> "Iterator[tuple[int, Block | None, Lines | None]]":
+        """The same, with what is to be written for a block; None when it must be done row by row."""
         if self._plan.data_format not in ("csv", "parquet") or not isinstance(self._predictor, TablePredictor):
-            return False
+            return ((number, block, None) for number, block in blocks)
+
+        def make(numbered: tuple[int, Block | None]) -> tuple[int, Block | None, Lines | None]:
+            number, block = numbered
+            lines = self._by_table(block, self._plan.shards[number].file) if block is not None else None
+            return number, block, lines
+
+        return made_ahead(make, blocks, at_once=_threads())
+
+    def _by_table(self, block: Block, file: int) -> "Lines | None":
         from stoker.predict.batch_tables import from_csv, from_table, lines_of  # noqa: PLC0415 -- pyarrow is an extra
 
         if block.table is not None:
@@ -77,18 +123,17 @@ class ShardPredictor:
             header = self._header(file)
             data = block.data[len(header.line) :] if block.offset == 0 and header.columns is not None else block.data
             if not data.strip():
-                return True
+                return Lines(b"", 0)
             found = from_csv(
                 data.removeprefix(_BOM), self._signature, columns=header.columns, key=(self._key, header.key)
             )
         if found is None:
-            return False
+            return None
         try:
-            answer = self._predictor.predict_table(found.table)
+            answer = cast(TablePredictor, self._predictor).predict_table(found.table)
         except InstanceError:
-            return False
-        work.writer.add_lines(lines_of(answer, key=self._key, keys=found.keys), answer.num_rows)
-        return True
+            return None
+        return Lines(lines_of(answer, key=self._key, keys=found.keys), answer.num_rows)
 
     def _rows(self, block: Block, file: int) -> Iterator[Row]:
         if block.rows:
@@ -144,8 +189,8 @@ class _Work:
     batch_size: int
     should_stop: Callable[[], bool]
 
-    def rows(self, rows: Iterator[Row], convert: Convert) -> bool:
-        """False if told to stop before the end: a slow model takes longer for a block than a stop may."""
+    def rows(self, rows: Iterator[Row], convert: Convert) -> None:
+        """Raises _ToldToStop before the end if so: a slow model takes longer for a block than a stop may."""
         batch: list[tuple[Row, Any, Instance]] = []
         for row in rows:
             if row.problem:
@@ -159,10 +204,9 @@ class _Work:
                 self._error(row, error.field, error.reason)
             if len(batch) >= self.batch_size:
                 if self.should_stop():
-                    return False
+                    raise _ToldToStop
                 self._flush(batch)
         self._flush(batch)
-        return True
 
     def _flush(self, batch: list[tuple[Row, Any, Instance]]) -> None:
         """Predict for all; the bad ones among them are left out, one by one. Empties the batch."""
@@ -191,6 +235,12 @@ class _Work:
         self.writer.add_error(
             file=self.url, line=row.row, offset=row.offset, field=field, reason=reason, row=_shown(row.data)
         )
+
+
+def _threads() -> int:
+    """As many as numeric libraries are to use: all cores, unless ranks share them."""
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return int(asked) if asked.isdecimal() and int(asked) else len(os.sched_getaffinity(0))
 
 
 def _header(line: bytes, signature: Signature, key: str | None) -> Header:

@@ -91,9 +91,8 @@ def predicted_in_batch(folder: Path, trained: Result, data_format: DataFormat) -
     )
     output = Output(storage, out, plan)
     shards = ShardPredictor(storage, plan, load_model(trained.folder), batch_size=64, instance_key=None)
-    for number in range(len(plan.shards)):
-        with output.shard(number) as writer:
-            assert shards.predict(number, writer, should_stop=lambda: False)
+    numbers = range(len(plan.shards))
+    assert list(shards.predict(numbers, output, should_stop=lambda: False)) == list(numbers)
     assert sum(counts.errors for counts in output.done().values()) == 0
     written = sorted(folder.glob("out/prediction.results*"))
     return [json.loads(line) for file in written for line in file.read_text().splitlines()]

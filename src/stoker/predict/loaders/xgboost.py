@@ -1,5 +1,6 @@
 """XGBoost's models: model.bst (any format it writes), or a pickle of one of its estimators."""
 
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,12 +65,19 @@ class XgboostPredictor:
 
 
 class XgboostTablePredictor(XgboostPredictor):
-    """One whose features have names takes whole columns too."""
+    """One whose features have names takes whole columns too; one thread after another, for XGBoost has its own."""
+
+    def __init__(self, call: Callable[[Array], Any], card: ModelCard) -> None:
+        super().__init__(call, card)
+        self._turn = threading.Lock()
 
     def predict_table(self, table: "pyarrow.Table") -> "pyarrow.Table":
         from stoker.predict.tables import answer_table, checked_table, matrix_of  # noqa: PLC0415  pyarrow is an extra
 
-        return answer_table(self._call(matrix_of(checked_table(table, self.card.signature))))
+        rows = matrix_of(checked_table(table, self.card.signature))
+        with self._turn:
+            answers = self._call(rows)
+        return answer_table(answers)
 
 
 def _predictor(call: Callable[[Array], Any], card: ModelCard) -> Predictor:

@@ -5,19 +5,18 @@ import gzip
 import io
 import os
 import re
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import BinaryIO, TypeVar, cast
+from typing import BinaryIO, cast
 
 import polars as pl
 import pyarrow.parquet as pq
-from pyarrow.lib import ArrowException
+from pyarrow.lib import ArrowException, RecordBatch
 
+from stoker.ahead import made_ahead
 from stoker.errors import UsageError
 from stoker.recipes.tabular.metadata import Metadata
 from stoker.storage import Storage
@@ -28,8 +27,6 @@ _PARSED_AT_ONCE = 3
 _BLOCK_ROWS = 1 << 16
 _BLANK_LINES = re.compile(rb"\n[\r\n]+")
 _SEPARATORS = (",", "\t", ";", "|")
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +77,13 @@ def find_files(patterns: Sequence[str], storage: Storage) -> tuple[DataFile, ...
 def read_blocks(
     file: DataFile, metadata: Metadata, kinds: Mapping[str, pl.DataType], storage: Storage
 ) -> Iterator[Block]:
-    """The wanted columns (`kinds`) of a file. The next block is parsed while the caller works on the last.
+    """The wanted columns (`kinds`) of a file. The next blocks are parsed while the caller works on the last.
 
     UsageError, in one sentence, for a header that does not fit, a file without rows, and values of the wrong kind.
     """
-    frames = (
-        _parquet_frames(file, metadata, kinds, storage)
-        if file.is_parquet
-        else _csv_frames(file, metadata, kinds, storage)
-    )
+    frames = _parquet_frames if file.is_parquet else _csv_frames
     first_row = 1
-    for frame in _ahead(frames):
+    for frame in frames(file, metadata, kinds, storage):
         yield Block(frame, first_row)
         first_row += frame.height
     if first_row == 1:
@@ -158,20 +151,20 @@ def _csv_frames(
 
 def _parsed(parser: "_CsvParser", texts: Iterator[bytes]) -> Iterator[pl.DataFrame]:
     """In order, several in the making: polars' threads alone leave cores idle between their steps."""
-    with ThreadPoolExecutor(_PARSED_AT_ONCE, thread_name_prefix="stoker-parse") as threads:
-        coming: deque[tuple[bytes, Future[pl.DataFrame]]] = deque()
-        first_row = 1
-        while True:
-            while len(coming) < _PARSED_AT_ONCE and (text := next(texts, None)) is not None:
-                coming.append((text, threads.submit(parser.parse, text, 1)))
-            if not coming:
-                return
-            text, made = coming.popleft()
-            # What is wrong is found again, for the row it is in: that was not known before the blocks before it.
-            frame = parser.parse(text, first_row) if made.exception() else made.result()
-            first_row += frame.height
-            if frame.height:
-                yield frame
+
+    def parse(text: bytes) -> tuple[bytes, pl.DataFrame | None]:
+        try:
+            return text, parser.parse(text, 1)
+        except UsageError:
+            return text, None
+
+    first_row = 1
+    for text, frame in made_ahead(parse, texts, at_once=_PARSED_AT_ONCE):
+        # What is wrong is found again, for the row it is in: that was not known before the blocks before it.
+        found = parser.parse(text, first_row) if frame is None else frame
+        first_row += found.height
+        if found.height:
+            yield found
 
 
 def _text_blocks(file: DataFile, storage: Storage, *, skip_header: bool) -> Iterator[bytes]:
@@ -311,11 +304,21 @@ def _parquet_frames(
         except ArrowException as error:
             raise UsageError(f"{file.url} is not a Parquet file ({str(error).splitlines()[0]}).") from error
         _check_columns(file, parquet.schema_arrow.names, metadata.header)
-        first_row = 1
-        for batch in parquet.iter_batches(_BLOCK_ROWS, columns=[name for name in metadata.header if name in kinds]):
+        batches = parquet.iter_batches(_BLOCK_ROWS, columns=[name for name in metadata.header if name in kinds])
+
+        def frame_of(numbered: tuple[int, RecordBatch]) -> pl.DataFrame:
+            first_row, batch = numbered
             frame = cast(pl.DataFrame, pl.from_arrow(batch))
-            yield as_kinds(frame, kinds, file=file, first_row=first_row, missing_values=metadata.missing_values)
-            first_row += frame.height
+            return as_kinds(frame, kinds, file=file, first_row=first_row, missing_values=metadata.missing_values)
+
+        yield from made_ahead(frame_of, _numbered(batches), at_once=_PARSED_AT_ONCE)
+
+
+def _numbered(batches: Iterable[RecordBatch]) -> Iterator[tuple[int, RecordBatch]]:
+    first_row = 1
+    for batch in batches:
+        yield first_row, batch
+        first_row += batch.num_rows
 
 
 def as_kinds(
@@ -344,14 +347,3 @@ def as_kinds(
             column = cast_to
         columns.append(column)
     return pl.DataFrame(columns)
-
-
-def _ahead(items: Iterable[T]) -> Iterator[T]:
-    """The same items, the next one always in the making. Polars and file reads let go of Python's lock."""
-    iterator = iter(items)
-    end = object()
-    with ThreadPoolExecutor(1, thread_name_prefix="stoker-parse") as thread:
-        coming = thread.submit(next, iterator, end)
-        while (item := coming.result()) is not end:
-            coming = thread.submit(next, iterator, end)
-            yield cast(T, item)

@@ -1,13 +1,15 @@
 """What a model says about rows: probabilities of classes, or the value itself."""
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import nn
 
 from stoker.recipes.tabular.features import Features
 
-_PART_ROWS = 1 << 14
+_PART_ROWS = 1 << 11  # what a layer makes of them stays in the core's own cache
 
 
 def exact(net: nn.Module) -> nn.Module:
@@ -15,6 +17,17 @@ def exact(net: nn.Module) -> nn.Module:
     rows are beside it (sums in another order differ in the last digits, and matrix products change it with the size).
     """
     return copy.deepcopy(net).cpu().double().eval()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch's own threads left out, for work that takes less time than to share it out, or that several threads do."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @torch.inference_mode()

@@ -21,7 +21,7 @@ from stoker.predict.versions import warn_of_other_versions
 from stoker.recipes.tabular.bundle import read_bundle
 from stoker.recipes.tabular.columns import BadValue, Encoder, read_as
 from stoker.recipes.tabular.features import Features
-from stoker.recipes.tabular.inference import exact, infer
+from stoker.recipes.tabular.inference import exact, infer, one_thread
 from stoker.schema.bundle import ModelCard
 
 
@@ -56,7 +56,8 @@ class TabularPredictor:
             if name not in table.column_names:
                 raise InstanceError("the column is missing", index=0, field=name)
         frame = cast(pl.DataFrame, pl.from_arrow(table.select(list(self._columns))))
-        predicted = self._infer({name: frame[name] for name in self._columns})
+        with one_thread():
+            predicted = self._infer({name: frame[name] for name in self._columns})
         labels = self._features.metadata.labels
         if not labels:
             return pa.table({"value": predicted.numpy()})

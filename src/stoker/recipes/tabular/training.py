@@ -2,8 +2,8 @@
 
 import logging
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from stoker.home import Home
 from stoker.recipes.tabular.bundle import name_of, write_bundle
 from stoker.recipes.tabular.data import Table, check_classes, load
 from stoker.recipes.tabular.features import Features, fit
-from stoker.recipes.tabular.inference import exact
+from stoker.recipes.tabular.inference import exact, one_thread
 from stoker.recipes.tabular.metadata import Metadata
 from stoker.recipes.tabular.models import Build, build_named
 from stoker.recipes.tabular.report import write_report
@@ -120,16 +120,10 @@ def _fit(
     return trial.best.history
 
 
-@contextmanager
-def _few_threads(net: nn.Module, batch_size: int) -> Iterator[None]:
+def _few_threads(net: nn.Module, batch_size: int) -> AbstractContextManager[None]:
     """One thread for small steps: to share them out takes longer than to do them, 25 times so on a busy machine."""
-    threads = torch.get_num_threads()
-    if batch_size * sum(param.numel() for param in net.parameters()) < _SMALL_STEP:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+    is_small = batch_size * sum(param.numel() for param in net.parameters()) < _SMALL_STEP
+    return one_thread() if is_small else nullcontext()
 
 
 def _split(table: Table, held_out: Table, settings: Settings) -> tuple[torch.Tensor | None, Table]:
