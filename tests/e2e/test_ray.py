@@ -68,6 +68,7 @@ def test_run_on_two_nodes_goes_on_from_its_checkpoint_when_a_node_and_the_server
 
     placed = json.loads((home.run_dir("ddp", 1, 1) / "nodes.json").read_text())
     assert len({place["address"] for place in placed}) == 2
+    assert_page_has_what_it_shows(ready, {place["address"] for place in placed})
     kill_server(home)
     later = connect(home)
     seen = steps(later)
@@ -90,3 +91,21 @@ def test_run_on_two_nodes_goes_on_from_its_checkpoint_when_a_node_and_the_server
 
 def steps(client: Client) -> int:
     return len(list(client.metrics("ddp")))
+
+
+def assert_page_has_what_it_shows(client: Client, addresses: set[str]) -> None:
+    """The nodes by name, what each has, which two the run holds a CPU of, and how much was in use over time."""
+    (pool,) = client.pools()
+    held = {node.address: of.share.cpus for of in pool.holders[0].nodes for node in pool.nodes if node.id == of.node}
+    assert [(one.job, one.share.cpus) for one in pool.holders] == [("ddp", 2)]
+    assert held == dict.fromkeys(addresses, 1)
+    assert [node.cpus for node in pool.nodes] == [2, 2, 2]
+    assert len({node.address for node in pool.nodes}) == 3
+    # Ray is asked every few seconds; what it has given away is then no longer free there.
+    wait_until(lambda: _free_cpus(client, addresses) == {1}, what="Ray's own word of what is free")
+    assert pool.trouble == ""
+
+
+def _free_cpus(client: Client, addresses: set[str]) -> set[float]:
+    nodes = client.pools()[0].nodes
+    return {node.free.cpus for node in nodes if node.address in addresses and node.free is not None}

@@ -1,8 +1,23 @@
-"""What of a cluster is a pool's."""
+"""What of a cluster is a pool's, and who holds what of it."""
 
-from stoker.engines.ray.engine import ClusterNode
-from stoker.schema.job import Share
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from stoker.engines.base import Liveness
+from stoker.engines.ray.engine import ClusterNode, RayEngine
+from stoker.home import Home
+from stoker.schema.job import JobSpec, Share
+from stoker.schema.launch import Launch
+from stoker.schema.pool import RayPool
+from stoker.schema.record import Held
+from stoker.server.pool_views import PoolViews
 from stoker.server.pools import usable
+from stoker.server.scheduler import Scheduler
+from stoker.server.store.base import NewJob, Store
+from tests.server.fakes import FakeClock, FakeEngine
 
 
 def a_node(name: str, **resources: float) -> ClusterNode:
@@ -22,3 +37,84 @@ def test_pool_with_custom_resources_counts_the_nodes_that_have_them() -> None:
     assert names(a100=2) == ["large"]
     assert names(a100=1, nvme=1) == ["large"]
     assert names(tpu=1) == []
+
+
+class CrowdedEngine(FakeEngine):
+    """Has a place for the first run alone."""
+
+    def poll(self, handles: Sequence[str]) -> Mapping[str, Liveness]:
+        return {handle: Liveness.ALIVE if handle == "[first.1.1]" else Liveness.WAITING for handle in handles}
+
+    def diagnose(self, handle: str) -> str:
+        return "waits for 1 CPU; free on the cluster: 0 CPU of 8"
+
+
+class OneCluster:
+    """Two nodes; the first run is on the second."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def nodes_of(self, pool: str) -> Sequence[ClusterNode]:
+        return (a_node("n1"), a_node("n2"))
+
+    def places(self, pool: str, handle: str) -> tuple[Held, ...]:
+        self.asked.append(handle)
+        return (Held(node="n2", share=Share(cpus=1)),) if handle == "[first.1.1]" else ()
+
+
+@pytest.fixture
+def engine() -> FakeEngine:
+    return CrowdedEngine()
+
+
+def test_run_without_a_place_on_its_cluster_waits_and_holds_nothing(
+    store: Store, scheduler: Scheduler, clock: FakeClock
+) -> None:
+    cluster = OneCluster()
+    views = PoolViews(store, scheduler, cluster, clock)
+    for name in ("first", "second"):
+        spec = JobSpec(name=name, kind="command", command=("true",))
+        store.add_job(NewJob(spec=spec, owner="ada", pool="local", need=Share(cpus=1)), now=clock())
+        clock.advance(1)
+    for _ in range(3):
+        scheduler.tick()
+
+    (pool,) = views.status()
+    views.status()
+
+    assert [(node.host, node.cpus, node.free) for node in pool.nodes] == [
+        ("n1", 8, Share(cpus=8)),
+        ("n2", 8, Share(cpus=8)),
+    ]
+    assert [(one.job, one.nodes) for one in pool.holders] == [("first", (Held(node="n2", share=Share(cpus=1)),))]
+    assert [(one.job, one.reason) for one in pool.waiting] == [
+        ("second", "waits for 1 CPU; free on the cluster: 0 CPU of 8")
+    ]
+    assert cluster.asked.count("[first.1.1]") == 1  # what is known is not asked again
+
+
+def test_places_of_a_run_are_what_its_replicas_need_on_each_node(tmp_path: Path) -> None:
+    home = Home(tmp_path).make()
+    replicas = [
+        {"role": "chief", "index": 0, "rank": 0, "cpus": 2, "node": 0},
+        {"role": "worker", "index": 0, "rank": 1, "cpus": 1, "gpus": 1, "node": 1},
+        {"role": "worker", "index": 1, "rank": 2, "cpus": 1, "gpus": 1, "node": 1},
+    ]
+    launch = Launch.model_validate(
+        {"run": "j.1.1", "job": "j", "trial": 1, "trial_id": 1, "attempt": 1, "command": ["true"], "replicas": replicas}
+    )
+    run_dir = home.run_dir("j", 1, 1)
+    run_dir.mkdir(parents=True)
+    (run_dir / "run.json").write_text(launch.model_dump_json())
+    handle = json.dumps({"run": "j.1.1", "run_dir": str(run_dir)})
+    engine = RayEngine(home, "cluster", RayPool(address="head:6379"))
+
+    assert engine.places(handle) == ()  # it has no place yet
+    (run_dir / "nodes.json").write_text(json.dumps([{"id": "a", "host": "h1"}, {"id": "b", "host": "h2"}]))
+
+    assert engine.places(handle) == (
+        Held(node="a", share=Share(cpus=2)),
+        Held(node="b", share=Share(cpus=2, gpus=2)),
+    )
+    assert engine.places("none of ours") == ()

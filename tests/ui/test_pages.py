@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from stoker.schema.job import Share
+from stoker.schema.record import Held, Holder, PoolNode, PoolStatus, Waiting
 from stoker.schema.state import JobState
 from tests.ui.conftest import WAIT_MS, Demo, Seen, Site
 from tests.ui.demo import SCRIPT, submit_search
@@ -215,3 +217,62 @@ def test_queue_says_who_holds_and_who_waits(page: "Page", site: Site, demo: Demo
         client.kill("holds_it")
     expect(page.locator(".job-head .state")).to_have_text("succeeded")
     assert seen.errors == []
+
+
+def test_nodes_of_a_cluster_show_who_holds_what_and_what_its_trouble_is(page: "Page", site: Site, seen: Seen) -> None:
+    """As a pool with a real Ray answers (tests/e2e/test_ray.py); the page cannot tell the difference."""
+    answers = [a_cluster(nodes=3), a_cluster(nodes=0, trouble="Pool 'cluster': Nothing answers at ray-head:6379.")]
+    page.route("**/api/v1/pools", lambda route: route.fulfill(body=f"[{answers[0].model_dump_json()}]"))
+    page.route("**/api/v1/stream*", lambda route: route.abort())  # it would tell of the real pool
+
+    page.goto(f"{site.url}/pools")
+
+    nodes = page.get_by_role("region", name="Nodes of cluster").get_by_role("row")
+    expect(nodes).to_have_count(4)
+    expect(nodes.nth(1)).to_contain_text("gpu-1 10.0.0.1")
+    expect(nodes.nth(1)).to_contain_text("4 of 8")
+    expect(nodes.nth(1).get_by_role("img")).to_have_attribute("aria-label", "1 of 2 GPUs are held")
+    expect(nodes.nth(1).get_by_role("link")).to_have_text("ddp")
+    expect(nodes.nth(3)).to_contain_text("3 CPUs, 2 GPUs")  # somebody else's there
+    expect(nodes.nth(3)).to_contain_text("nobody")
+    expect(card(page, "holders")).to_contain_text("gpu-1, gpu-2")
+    expect(card(page, "queue")).to_contain_text("waits for 4 GPU; free on the cluster: 2 GPU of 6")
+    assert not page.get_by_role("alert").count()
+
+    answers.pop(0)
+    page.reload()
+    expect(page.get_by_role("alert")).to_contain_text("Nothing answers at ray-head:6379")
+    expect(card(page, "nodes")).to_be_hidden()
+    page.unroute_all(behavior="ignoreErrors")
+    assert seen.errors == []
+
+
+def a_cluster(*, nodes: int, trouble: str = "") -> PoolStatus:
+    """A run on two of its nodes, somebody else's work on the third, and a job that waits."""
+    half, whole = Share(cpus=4, gpus=1), Share(cpus=8, memory_gb=64, gpus=2)
+    held = tuple(Held(node=f"n{number}", share=half) for number in (1, 2))
+    used = Share(cpus=8, gpus=2)
+    reason = "waits for 4 GPU; free on the cluster: 2 GPU of 6"
+    return PoolStatus(
+        name="cluster",
+        engine="ray",
+        capacity=Share(cpus=8 * nodes, memory_gb=64 * nodes, gpus=2 * nodes),
+        used=used,
+        slots=2 * nodes,
+        tiers=("BASIC",),
+        running=("ddp",),
+        queued=("next",),
+        nodes=tuple(
+            PoolNode(
+                **dict(whole),
+                id=f"n{number}",
+                host=f"gpu-{number}",
+                address=f"10.0.0.{number}",
+                free=half if number < 3 else Share(cpus=3, gpus=2),
+            )
+            for number in range(1, nodes + 1)
+        ),
+        trouble=trouble,
+        holders=(Holder(job="ddp", run="ddp.1.1", trial=1, owner="ada", share=used, since=1.8e9, nodes=held),),
+        waiting=(Waiting(job="next", priority=0, share=Share(cpus=1, gpus=4), since=1.8e9, reason=reason),),
+    )

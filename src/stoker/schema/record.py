@@ -172,6 +172,13 @@ class CheckpointRecord(Model):
     metrics: dict[str, float] = {}  # what was newest at its step, when one trial's checkpoints are asked for
 
 
+class Held(Model):
+    """What a run holds of one node of a cluster."""
+
+    node: str  # its id
+    share: Share
+
+
 class Holder(Model):
     """A run that has its place in a pool."""
 
@@ -181,6 +188,7 @@ class Holder(Model):
     owner: str
     share: Share
     since: float
+    nodes: tuple[Held, ...] = ()  # of a cluster, once it is known where
 
 
 class Waiting(Model):
@@ -205,6 +213,15 @@ class PoolHistory(Model):
     queued: tuple[int, ...]
 
 
+class PoolNode(Share):
+    """A node of a cluster: what it has, and what of it is free by the cluster's own word, as of some seconds ago."""
+
+    id: str = ""
+    host: str = ""
+    address: str = ""
+    free: Share | None = None
+
+
 class PoolStatus(Model):
     """A pool, what of it is in use, and who waits."""
 
@@ -216,7 +233,7 @@ class PoolStatus(Model):
     tiers: tuple[str, ...]
     running: tuple[str, ...]
     queued: tuple[str, ...]
-    nodes: tuple[Share, ...] = ()  # of a cluster, what each has
+    nodes: tuple[PoolNode, ...] = ()  # of a cluster
     trouble: str = ""  # why nothing can be started there now
     holders: tuple[Holder, ...] = ()
     waiting: tuple[Waiting, ...] = ()

@@ -186,10 +186,11 @@ class _Web(uvicorn.Server):
             settings, config=config, engines=engines, load=lambda: load_settings(config, capacity=local_capacity)
         )
         scheduler = Scheduler(self._store, engines=engines, pools=pools, home=self._home, live=self._live)
-        pools.start(scheduler.wake)
+        pools.start(scheduler.wake, seen_anew=self._live.pools_changed)
         return Server(
             store=self._store,
             scheduler=scheduler,
+            clusters=pools,
             live=self._live,
             settings=settings,
             home=self._home,

@@ -19,7 +19,7 @@ from stoker.server.auth import API, Gate, TooLargeError
 from stoker.server.hub import Hub
 from stoker.server.live import Live
 from stoker.server.log_lines import LogLines
-from stoker.server.pool_views import PoolViews
+from stoker.server.pool_views import Clusters, NoClusters, PoolViews
 from stoker.server.registry import Registry
 from stoker.server.routes.code import CodeRoutes
 from stoker.server.routes.jobs import JobRoutes
@@ -59,13 +59,14 @@ class Server:
     owner: str
     shutdown: Callable[[], None]
     is_local: bool = True  # it listens on loopback alone
+    clusters: Clusters = NoClusters()
     now: Callable[[], float] = time.time
 
 
 def create_app(server: Server) -> ASGIApp:
     """Starts the scheduler with the app and stops it with it; the store is the caller's to close."""
     s = server
-    pools = PoolViews(s.store, s.scheduler, s.now)
+    pools = PoolViews(s.store, s.scheduler, s.clusters, s.now)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:

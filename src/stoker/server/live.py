@@ -79,6 +79,10 @@ class Live:
         """To be called on the event loop when the server goes away."""
         self._on_close.append(call)
 
+    def pools_changed(self) -> None:
+        """There is more or less to run on, or of a cluster other nodes are free."""
+        self._wake(POOLS, POOLS)
+
     def logs_grew(self, job: str) -> None:
         self._wake(job_topic(job), job)
 
@@ -134,6 +138,7 @@ class Live:
 
 
 JOBS = "jobs"
+POOLS = "pools"
 
 
 def job_topic(job: str) -> str:

@@ -3,18 +3,19 @@
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from starlette.concurrency import run_in_threadpool
 
+from stoker.engines.ray.engine import ClusterNode
 from stoker.schema.job import Share
-from stoker.schema.record import Holder, PoolHistory, PoolStatus, Waiting
+from stoker.schema.record import Held, Holder, PoolHistory, PoolNode, PoolStatus, Waiting
 from stoker.schema.state import RunState
 from stoker.server.decide import is_live
 from stoker.server.live import JOBS, Live
 from stoker.server.scheduler import Scheduler
-from stoker.server.store.base import JobNow, Store
+from stoker.server.store.base import JobNow, RunNow, Store
 
 _DAY_S = 86_400.0
 _EACH_S = 60.0
@@ -29,28 +30,57 @@ class _Use(NamedTuple):
     queued: int
 
 
+class Clusters(Protocol):
+    """What is known of the machines of pools that have several."""
+
+    def nodes_of(self, pool: str) -> Sequence[ClusterNode]: ...
+
+    def places(self, pool: str, handle: str) -> tuple[Held, ...]:
+        """What this run holds of which nodes."""
+        ...
+
+
+class NoClusters:
+    """Every pool is one machine."""
+
+    def nodes_of(self, pool: str) -> Sequence[ClusterNode]:
+        return ()
+
+    def places(self, pool: str, handle: str) -> tuple[Held, ...]:
+        return ()
+
+
 class PoolViews:
     """What pools are doing now, and a memory of it that begins with the server."""
 
-    def __init__(self, store: Store, scheduler: Scheduler, now: Callable[[], float]) -> None:
-        self._store, self._scheduler, self._now = store, scheduler, now
+    def __init__(self, store: Store, scheduler: Scheduler, clusters: Clusters, now: Callable[[], float]) -> None:
+        self._store, self._scheduler, self._clusters, self._now = store, scheduler, clusters, now
         self._past: dict[str, deque[_Use]] = {}
+        self._places: dict[str, tuple[Held, ...]] = {}  # of runs that have theirs: it stays
         self._lock = threading.Lock()
 
     def status(self) -> tuple[PoolStatus, ...]:
         jobs = self._store.unfinished()
         owners: dict[str, str] = {}
-        reasons = self._scheduler.reasons()
+        reasons, unplaced = self._scheduler.reasons(), self._scheduler.unplaced()
 
         def owner_of(job: str) -> str:
             if job not in owners:
                 owners[job] = self._store.summary(job).owner
             return owners[job]
 
-        return tuple(
-            pool.model_copy(update=_who([job for job in jobs if job.pool == pool.name], reasons.get, owner_of))
-            for pool in self._scheduler.pool_status()
-        )
+        found = []
+        for pool in self._scheduler.pool_status():
+            mine = [job for job in jobs if job.pool == pool.name]
+            held = self._held(pool.name, [trial.run for job in mine for trial in job.trials if is_live(trial.run)])
+            who: dict[str, Any] = {
+                "holders": _holders(mine, unplaced=unplaced.keys(), held=held, owner_of=owner_of),
+                "waiting": _waiting(mine, unplaced=unplaced.keys(), reason_of=reasons.get),
+            }
+            if nodes := self._clusters.nodes_of(pool.name):
+                who["nodes"] = tuple(_node(node) for node in nodes)
+            found.append(pool.model_copy(update=who))
+        return tuple(found)
 
     def note(self) -> None:
         """Remember how pools are used at this moment."""
@@ -69,6 +99,21 @@ class PoolViews:
             past = {name: [use for use in uses if use.time >= since] for name, uses in self._past.items()}
         return tuple(_history(name, uses) for name, uses in past.items())
 
+    def _held(self, pool: str, runs: Sequence[RunNow]) -> dict[str, tuple[Held, ...]]:
+        """By run, what it holds of which nodes; each is asked for until it is known, and then no more."""
+        if not self._clusters.nodes_of(pool):
+            return {}
+        with self._lock:
+            known = {run.id: self._places.get(run.id, ()) for run in runs}
+        found = {
+            run.id: known[run.id] or self._clusters.places(pool, run.handle) for run in runs if run.handle is not None
+        }
+        with self._lock:
+            self._places = {run: held for run, held in (self._places | found).items() if held}
+            while len(self._places) > _MOST:
+                del self._places[next(iter(self._places))]
+        return found
+
     async def watch(self, live: Live) -> None:
         """Take notes until cancelled, or until the server goes away."""
         with live.listen(JOBS) as listener:
@@ -79,10 +124,18 @@ class PoolViews:
                 await listener.wait(_EACH_S - _LEAST_S)
 
 
-def _who(
-    jobs: Sequence[JobNow], reason_of: Callable[[str], str | None], owner_of: Callable[[str], str]
-) -> dict[str, tuple[Holder | Waiting, ...]]:
-    holders = tuple(
+def _node(node: ClusterNode) -> PoolNode:
+    return PoolNode(**dict(node.has), id=node.id, host=node.host, address=node.address, free=node.free)
+
+
+def _holders(
+    jobs: Sequence[JobNow],
+    *,
+    unplaced: Collection[str],
+    held: Mapping[str, tuple[Held, ...]],
+    owner_of: Callable[[str], str],
+) -> tuple[Holder, ...]:
+    return tuple(
         Holder(
             job=job.id,
             run=trial.run.id,
@@ -90,18 +143,25 @@ def _who(
             owner=owner_of(job.id),
             share=job.need,
             since=trial.run.created,
+            nodes=held.get(trial.run.id, ()),
         )
         for job in jobs
         for trial in job.trials
-        if is_live(trial.run)
+        if is_live(trial.run) and trial.run.id not in unplaced
     )
+
+
+def _waiting(
+    jobs: Sequence[JobNow], *, unplaced: Collection[str], reason_of: Callable[[str], str | None]
+) -> tuple[Waiting, ...]:
+    """Jobs that wait for their turn, and those whose turn it is but whose cluster has no place."""
     queue = sorted(
         (-job.priority, trial.run.created, job.number, job)
         for job in jobs
         for trial in job.trials[:1]
-        if any(each.run.state is RunState.QUEUED for each in job.trials)
+        if any(each.run.state is RunState.QUEUED or each.run.id in unplaced for each in job.trials)
     )
-    waiting = tuple(
+    return tuple(
         Waiting(
             job=job.id,
             priority=job.priority,
@@ -111,7 +171,6 @@ def _who(
         )
         for _, since, _, job in queue
     )
-    return {"holders": holders, "waiting": waiting}
 
 
 def _history(name: str, uses: Sequence[_Use]) -> PoolHistory:

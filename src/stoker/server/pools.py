@@ -11,6 +11,7 @@ from stoker.errors import StokerError
 from stoker.home import Home
 from stoker.schema.job import Share
 from stoker.schema.pool import Pool, RayPool
+from stoker.schema.record import Held
 from stoker.server.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -54,16 +55,27 @@ class Pools(Mapping[str, Pool]):
         self._seen = _stamp(config)
         self._ending = threading.Event()
         self._changed: Callable[[], None] = lambda: None
+        self._seen_anew: Callable[[], None] = lambda: None
+        self._nodes: dict[str, tuple[ClusterNode, ...]] = {}
         engines.take(self._pools)
         self._thread = threading.Thread(target=self._run, name="pools", daemon=True)
 
-    def start(self, changed: Callable[[], None]) -> None:
-        """`changed` is called when there is more, or less, to run on."""
-        self._changed = changed
+    def start(self, changed: Callable[[], None], *, seen_anew: Callable[[], None] = lambda: None) -> None:
+        """`changed` is called when there is more, or less, to run on; `seen_anew` also when other nodes are free."""
+        self._changed, self._seen_anew = changed, seen_anew
         self._thread.start()
 
     def stop(self) -> None:
         self._ending.set()
+
+    def nodes_of(self, pool: str) -> tuple[ClusterNode, ...]:
+        """Of a cluster that answered when it was last asked."""
+        return self._nodes.get(pool, ())
+
+    def places(self, pool: str, handle: str) -> tuple[Held, ...]:
+        """What this run holds of which nodes, where that is known."""
+        engine = self._engines.get(self._pools[pool].engine_name) if pool in self._pools else None
+        return engine.places(handle) if isinstance(engine, RayEngine) else ()
 
     def __getitem__(self, name: str) -> Pool:
         return self._pools[name]
@@ -77,7 +89,7 @@ class Pools(Mapping[str, Pool]):
     def _run(self) -> None:
         rounds = 0
         while not self._ending.is_set():
-            before = dict(self._pools)
+            before, nodes = dict(self._pools), dict(self._nodes)
             self._read_config()
             if rounds % (_CLUSTER_S // _CONFIG_S) == 0 or self._pools.keys() != before.keys():
                 for name, pool in list(self._pools.items()):
@@ -85,6 +97,8 @@ class Pools(Mapping[str, Pool]):
                         self._pools[name] = self._ask(pool)
             if self._pools != before:
                 self._changed()
+            if self._pools != before or self._nodes != nodes:
+                self._seen_anew()
             rounds += 1
             self._ending.wait(_CONFIG_S)
 
@@ -111,8 +125,9 @@ class Pools(Mapping[str, Pool]):
         assert isinstance(engine, RayEngine)
         try:
             assert pool.ray is not None
-            nodes = tuple(node.has for node in usable(engine.nodes(), pool.ray.resources))
+            found = self._nodes[pool.name] = tuple(usable(engine.nodes(), pool.ray.resources))
         except StokerError as error:
+            self._nodes.pop(pool.name, None)
             if pool.trouble != str(error):
                 logger.warning("%s", error)
             nothing = Share(cpus=0, memory_gb=0, gpus=0)
@@ -120,6 +135,7 @@ class Pools(Mapping[str, Pool]):
         except Exception as error:  # noqa: BLE001 -- the loop must survive, or no pool would ever be known again
             logger.exception("pool %s", pool.name)
             return pool.with_(trouble=f"Pool {pool.name!r}: {error!r}")
+        nodes = tuple(node.has for node in found)
         capacity = Share(
             cpus=sum(node.cpus for node in nodes),
             memory_gb=sum(node.memory_gb for node in nodes),

@@ -17,7 +17,7 @@ from stoker.errors import NotFoundError, StokerError
 from stoker.home import Home
 from stoker.schema.launch import Launch, Replica
 from stoker.schema.pool import Pool, replicas_for
-from stoker.schema.record import Job, PoolStatus
+from stoker.schema.record import Job, PoolNode, PoolStatus
 from stoker.schema.state import RunState
 from stoker.server.decide import (
     Abandon,
@@ -139,6 +139,10 @@ class Scheduler:
         if self._reasons[0] is not snapshot:
             self._reasons = (snapshot, explain(snapshot, self._now()))
         return self._reasons[1]
+
+    def unplaced(self) -> Mapping[str, str]:
+        """The runs that their cluster has no place for yet, and what each waits for, as of the last tick."""
+        return self._last.waiting
 
     def pool_status(self) -> tuple[PoolStatus, ...]:
         """Each pool: what it has, what of it is in use, who runs and who waits."""
@@ -390,7 +394,7 @@ def _pool_status(pool: Pool, jobs: list[JobNow]) -> PoolStatus:
         used=used(jobs, pool.name),
         slots=pool.slots,
         tiers=tuple(sorted(pool.tiers)),
-        nodes=pool.nodes,
+        nodes=tuple(PoolNode(**dict(node)) for node in pool.nodes),
         trouble=pool.trouble,
         running=tuple(job.id for job in jobs if any(is_live(trial.run) for trial in job.trials)),
         queued=tuple(job.id for job in jobs if any(trial.run.state is RunState.QUEUED for trial in job.trials)),

@@ -8,7 +8,7 @@ from typing import Any
 from stoker.errors import NotFoundError, UsageError
 from stoker.schema.record import PoolStatus
 from stoker.server.hub import Message, Source
-from stoker.server.live import JOBS, Live, job_topic, trials_topic
+from stoker.server.live import JOBS, POOLS, Live, job_topic, trials_topic
 from stoker.server.log_lines import Lines, LogLines
 from stoker.server.routes.jobs import with_reason
 from stoker.server.scheduler import Scheduler
@@ -87,7 +87,7 @@ class _Jobs:
 class _Pools:
     of: Topics
     told: str = ""
-    wakes: Sequence[str] = (JOBS,)
+    wakes: Sequence[str] = (JOBS, POOLS)
     pause_s: float = _POOLS_PAUSE_S
 
     def open(self) -> None:

@@ -15,7 +15,8 @@ from stoker.errors import StokerError
 from stoker.home import Home
 from stoker.schema.job import Share
 from stoker.schema.launch import Launch
-from stoker.schema.pool import RayPool
+from stoker.schema.pool import RayPool, total
+from stoker.schema.record import Held
 
 _BEGIN_S = 90.0  # for a bridge to start: Ray takes seconds to import, more on a busy machine
 _ANSWER_S = 120.0
@@ -114,6 +115,21 @@ class RayEngine:
                 resources=found["resources"],
             )
             for found in self._bridge.ask("nodes")
+        )
+
+    def places(self, handle: str) -> tuple[Held, ...]:
+        """What a run holds of which nodes; none before it is placed. The cluster is not asked: the bridge noted it."""
+        found = _Handle.parse(handle)
+        if found is None or found.is_drain:
+            return ()
+        try:
+            placed = json.loads((Path(found.run_dir) / "nodes.json").read_text())
+            launch = Launch.model_validate_json((Path(found.run_dir) / "run.json").read_text())
+        except (OSError, ValueError):
+            return ()
+        return tuple(
+            Held(node=place["id"], share=total([replica for replica in launch.replicas if replica.node == number]))
+            for number, place in enumerate(placed)
         )
 
     def _liveness(self, handle: _Handle | None, states: Mapping[str, str]) -> Liveness:

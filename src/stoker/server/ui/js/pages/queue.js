@@ -6,6 +6,7 @@ import { number, timeAgo, whole } from "../core/format.js";
 import { jobPath, trialPath } from "../core/route.js";
 import { empty, failure, loading, notices } from "../widgets/states.js";
 import { historyChart } from "./history.js";
+import { nodeName, nodeTable, slotCells } from "./nodes.js";
 import { body, card, facts, table } from "./parts.js";
 
 const MOST_SLOTS = 256; // drawn one by one
@@ -33,19 +34,31 @@ function showPools(place, list, drawn, ctx) {
   }
   for (const pool of list) {
     const parts = drawn.get(pool.name);
-    fill(parts.facts, facts(figures(pool)));
-    fill(parts.slots, slotMap(pool));
-    fill(parts.holders, holders(pool));
-    fill(parts.waiting, waiting(pool));
+    parts.draw("trouble", pool.trouble, () => (pool.trouble ? failure(new Error(pool.trouble)) : null));
+    const nodes = nodeTable(pool, colourOf(pool));
+    parts.nodesCard.hidden = !nodes;
+    parts.draw("facts", [pool.used, pool.capacity, pool.nodes?.length, pool.holders?.length, pool.waiting?.length], () => facts(figures(pool)));
+    parts.draw("nodes", [pool.nodes, pool.holders], () => nodes);
+    parts.draw("slots", [pool.capacity, pool.holders], () => (nodes ? null : slotMap(pool)));
+    parts.draw("holders", [pool.holders, pool.nodes], () => holders(pool));
+    parts.draw("waiting", pool.waiting, () => waiting(pool));
   }
 }
 
 function newPool(name, drawn, ctx) {
-  const parts = { facts: body(), slots: body(), holders: body(), waiting: body(), chart: historyChart(ctx, name) };
+  const parts = { facts: body(), nodes: body(), slots: body(), holders: body(), waiting: body(), chart: historyChart(ctx, name), trouble: h("div", {}) };
+  const last = {};
+  // What is as it was stays in the page: a link in it keeps its focus.
+  parts.draw = (part, from, make) => {
+    const text = JSON.stringify(from ?? null);
+    if (last[part] !== text) fill(parts[part], make());
+    last[part] = text;
+  };
+  parts.nodesCard = card({ title: "Nodes", wide: true, name: "nodes" }, parts.nodes);
   drawn.set(name, parts);
   return h("section", { class: "stack", "aria-label": `Pool ${name}` },
-    h("h2", { class: "pool-name" }, `Pool ${name}`), parts.facts,
-    h("div", { class: "cards" },
+    h("h2", { class: "pool-name" }, `Pool ${name}`), parts.trouble, parts.facts,
+    h("div", { class: "cards" }, parts.nodesCard,
       card({ title: "Who holds what", name: "holders" }, parts.slots, parts.holders),
       card({ title: "Queue", sub: "in the order they start", name: "queue" }, parts.waiting),
       card({ title: "In use over time", wide: true, name: "history" }, parts.chart.element)));
@@ -64,20 +77,14 @@ function figures(pool) {
   const of = (what) => `${number(pool.used[what])} of ${number(pool.capacity[what])}`;
   return [[of("cpus"), "CPUs in use"], pool.capacity.memory_gb ? [`${of("memory_gb")} GB`, "memory given out"] : null,
     pool.capacity.gpus ? [of("gpus"), "GPUs in use"] : null, [whole((pool.holders ?? pool.running).length), "runs"],
-    [whole((pool.waiting ?? pool.queued).length), "jobs wait"], [pool.engine, "engine"]];
+    [whole((pool.waiting ?? pool.queued).length), "jobs wait"], pool.nodes?.length ? [whole(pool.nodes.length), "nodes"] : null, [pool.engine, "engine"]];
 }
 
-/** One cell a slot, coloured by the job that holds it; the words are in the table below. */
+/** All slots of a pool that is one machine. */
 function slotMap(pool) {
   const what = pool.capacity.gpus ? "gpus" : "cpus";
   const count = Math.floor(pool.capacity[what]);
-  if (!count || count > MOST_SLOTS) return null;
-  const cells = (pool.holders ?? []).flatMap((one) => Array(Math.max(1, Math.round(one.share[what]))).fill(one)).slice(0, count);
-  const colours = colourOf(pool);
-  return h("div", { class: "slots", role: "img", "aria-label": `${cells.length} of ${count} ${what === "gpus" ? "GPUs" : "CPUs"} are held` },
-    Array.from({ length: count }, (_, at) => h("span", {
-      class: "slot", title: cells[at] ? `${cells[at].job}, trial ${cells[at].trial}` : "free",
-      style: cells[at] ? { background: `var(--s${colours.get(cells[at].job) % 10})` } : {} })));
+  return count && count <= MOST_SLOTS ? slotCells(count, pool.holders ?? [], what, colourOf(pool)) : null;
 }
 
 function colourOf(pool) {
@@ -88,9 +95,12 @@ function holders(pool) {
   const list = pool.holders ?? [];
   if (!list.length) return h("p", { class: "muted" }, "Nobody: the pool is free.");
   const colours = colourOf(pool);
-  return table(`Holders in ${pool.name}`, ["Job", "Trial", "Owner", { name: "CPUs", num: true }, { name: "GPUs", num: true }, "Since"], list.map((one) => [
+  const names = new Map((pool.nodes ?? []).map((node) => [node.id, nodeName(node, pool.nodes)]));
+  const onNodes = list.some((one) => one.nodes?.length);
+  const where = (one) => [...new Set((one.nodes ?? []).map((held) => names.get(held.node) ?? "a node that is gone"))].join(", ") || "not placed yet";
+  return table(`Holders in ${pool.name}`, ["Job", "Trial", "Owner", { name: "CPUs", num: true }, { name: "GPUs", num: true }, ...(onNodes ? ["On"] : []), "Since"], list.map((one) => [
     [h("i", { class: "swatch", style: { background: `var(--s${colours.get(one.job) % 10})` } }), h("a", { href: jobPath(one.job) }, one.job)],
-    h("a", { href: trialPath(one.job, one.trial) }, String(one.trial)), one.owner, number(one.share.cpus), number(one.share.gpus), timeAgo(one.since)]));
+    h("a", { href: trialPath(one.job, one.trial) }, String(one.trial)), one.owner, number(one.share.cpus), number(one.share.gpus), ...(onNodes ? [where(one)] : []), timeAgo(one.since)]));
 }
 
 function waiting(pool) {
