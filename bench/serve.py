@@ -1,9 +1,9 @@
 """`python -m bench.serve`: requests a second of `stoker serve`, beside bare FastAPI, `mlflow models serve`, LitServe.
 
 All servers are up at once and each is asked in turn by 16 clients on loopback (one process, raw sockets that are kept),
-so a noisy minute hurts all alike. FastAPI is written as fast as it goes: an async function that calls the model with no
-checks and no thread. `mlflow` and `litserve` come from .venv-bench (`.venv-bench/bin/pip install mlflow litserve
-torch`) and are left out when they are not there.
+the others paused, so a noisy minute hurts all alike. FastAPI is written as fast as it goes: an async function that
+calls the model with no checks and no thread. `mlflow` and `litserve` come from .venv-bench (`.venv-bench/bin/pip
+install mlflow litserve torch`) and are left out when they are not there.
 
 What was tried for `stoker serve`, and what it gave (two loaded cores, 16 clients, a model that only adds up; requests a
 second over FastAPI's): a raw ASGI app on uvicorn with httptools and uvloop 2.9, asyncio protocols on httptools 6.5.
@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,7 +152,8 @@ def measure(kind: str, given: argparse.Namespace) -> dict[str, object]:
         samples: dict[str, list[dict[str, float]]] = {each.name: [] for each in contenders}
         for repetition in range(given.repetitions + 1):
             for each in contenders:
-                found = load(each, pids[each.name], given.seconds if repetition else 1.0)
+                with paused(pid for name, pid in pids.items() if name != each.name):
+                    found = load(each, pids[each.name], given.seconds if repetition else 1.0)
                 if repetition:  # the first is for warming up
                     samples[each.name].append(found)
     return figures_of(samples)
@@ -248,6 +249,19 @@ def started(contender: Contender, folder: Path) -> Iterator[int]:
             for pid in tree[1:]:  # those that did not hear of it
                 if Path(f"/proc/{pid}").exists():
                     os.kill(pid, 9)
+
+
+@contextmanager
+def paused(pids: Iterable[int]) -> Iterator[None]:
+    """Those whose turn it is not: some look for work many times a second."""
+    tree = [each for pid in pids for each in descendants(pid)]
+    try:
+        for each in tree:
+            os.kill(each, signal.SIGSTOP)
+        yield
+    finally:
+        for each in tree:
+            os.kill(each, signal.SIGCONT)
 
 
 def answers(contender: Contender) -> bool:
