@@ -421,3 +421,40 @@ def test_hyperparameters_in_the_job_may_not_be_fixed_twice() -> None:
 
     with pytest.raises(ConfigError, match=r"search.space.learning_rate: clashes with hparams, which fixes its value"):
         JobSpec.parse(values, source="exp.yaml")
+
+
+FIRST_DIALECT = """
+description: of 2020
+data:
+labels:
+hyperparameters: {global_batch_size: 64, lr: {type: double, minval: 0.1, maxval: 1.0}, nothing: }
+searcher: {name: SEARCHER, metric: loss, max_steps: 9}
+batches_per_step: 20
+min_validation_period: 3
+min_checkpoint_period: 5
+entrypoint: model_def:MNistTrial
+"""
+
+
+def test_steps_are_batches_and_empty_fields_absent() -> None:
+    values = determined.read(yaml.safe_load(FIRST_DIALECT.replace("SEARCHER", "single")), source="f").values
+    trainer = values["data"]["stoker"]["trainer"]
+    assert trainer["max_length"] == {"batches": 180}
+    assert trainer["validation_period"] == {"batches": 60}
+    assert trainer["checkpoint_period"] == {"batches": 100}
+    assert trainer["reporting_period"] == {"batches": 20}
+    assert values["labels"] == {}
+    assert values["search"]["space"]["nothing"]["value"] is None
+
+
+def test_searchers_that_are_gone_run_as_their_successors() -> None:
+    text = FIRST_DIALECT.replace("SEARCHER", "adaptive_simple, max_trials: 16, mode: aggressive")
+    reading = determined.read(yaml.safe_load(text), source="f")
+    assert reading.values["search"]["max_trials"] == 16
+    assert reading.values["search"]["stopping"]["max_time"] == 180
+    assert any("run as adaptive_asha" in note for note in reading.notes)
+    text = FIRST_DIALECT.replace("SEARCHER", "adaptive, mode: aggressive, max_rungs: 3, step_budget: 45")
+    # 16 trials of 3 rungs cost 1 + 2 * 3/4 of a 16th each: 2.5 full lengths; the budget is 5 of them.
+    assert determined.read(yaml.safe_load(text), source="f").values["search"]["max_trials"] == 32
+    text = FIRST_DIALECT.replace("SEARCHER", "sync_halving, num_rungs: 3, step_budget: 45, train_stragglers: true")
+    assert determined.read(yaml.safe_load(text), source="f").values["search"]["stopping"]["name"] == "async_halving"

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from stoker.errors import ConfigError
+from stoker.schema.dialects.determined_2020 import in_later_words
 from stoker.schema.dialects.determined_config import (
     AdaptiveAshaSearcher,
     AsyncHalvingSearcher,
@@ -95,7 +96,8 @@ def is_dialect(document: Mapping[str, Any]) -> bool:
 
 def read(document: Mapping[str, Any], *, source: str) -> Reading:
     """Part of a JobSpec, in the shape of stoker.yaml. ConfigError names every bad field at once, with its path."""
-    experiment = Experiment.parse(document, source=source)
+    later, changes = in_later_words(document)
+    experiment = Experiment.parse(later, source=source)
     search = _search(experiment, source=source)
     name = _job_name(experiment.name)
     values: Values = {
@@ -118,7 +120,7 @@ def read(document: Mapping[str, Any], *, source: str) -> Reading:
         values["pool"] = experiment.resources.resource_pool
     if experiment.preemption_timeout is not None:
         values["limits"] = {"grace_s": float(experiment.preemption_timeout)}
-    return Reading(values=values, ignored=tuple(_ignored(experiment)), notes=tuple(_notes(experiment, name)))
+    return Reading(values=values, ignored=tuple(_ignored(experiment)), notes=(*changes, *_notes(experiment, name)))
 
 
 def _resources(experiment: Experiment) -> Values:

@@ -119,7 +119,7 @@ SEARCHERS: dict[str, type[Model]] = {
     "async_halving": AsyncHalvingSearcher,
     "adaptive_asha": AdaptiveAshaSearcher,
 }
-_REMOVED = ("custom", "sync_halving", "adaptive", "adaptive_simple", "pbt")
+_REMOVED = ("custom", "pbt")
 
 
 def _pick_searcher(value: Any) -> Any:

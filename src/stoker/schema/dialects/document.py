@@ -39,8 +39,11 @@ def is_aiplatform(document: Values) -> bool:
 
 
 def is_determined(document: Values) -> bool:
-    """Determined's experiment file, by the fields that every one of them has one of, and no other file has any."""
-    return not _DETERMINED.isdisjoint(document) and not aiplatform.is_dialect(document)
+    """Determined's experiment file, by the fields that every one of them has one of, and no other file has any.
+
+    An App Engine's app.yaml has an entrypoint, too, beside its `runtime`.
+    """
+    return not _DETERMINED.isdisjoint(document) and not aiplatform.is_dialect(document) and "runtime" not in document
 
 
 def read(document: Values, *, source: str) -> Reading:
