@@ -43,9 +43,9 @@ class RayCluster:
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
 
-    def add_node(self) -> int:
-        """The pid of a new node's raylet."""
-        self.raylets.append(int(self.ask("add")))
+    def add_node(self, **has: Any) -> int:
+        """The pid of a new node's raylet; `has` is what Ray is to believe of it: num_gpus, memory, resources."""
+        self.raylets.append(int(self.ask("add", has=has)))
         return self.raylets[-1]
 
     def kill_head(self) -> None:
@@ -67,7 +67,7 @@ class RayCluster:
         raise AssertionError(f"no raylet at {address}")
 
     def leftovers(self) -> list[str]:
-        """The names of placement groups and detached actors that are there."""
+        """The names of placement groups and detached actors that are there, but for the agents, which wait for more."""
         return list(self.ask("leftovers"))
 
 
@@ -174,10 +174,10 @@ class _Keeper:
     def raylets(self) -> list[int]:
         return [_raylet(node) for node in (self._cluster.head_node, *self._cluster.worker_nodes)]
 
-    def answer(self, question: str) -> object:
+    def answer(self, question: str, *, has: Mapping[str, Any] | None = None) -> object:
         match question:
             case "add":
-                return _raylet(self._cluster.add_node(wait=True, **self._node()))
+                return _raylet(self._cluster.add_node(wait=True, **{**self._node(), **(has or {})}))
             case "leftovers":
                 return self._leftovers()
             case "kill head":
@@ -197,7 +197,7 @@ class _Keeper:
         if not ray.is_initialized():
             ray.init(address=self.address, namespace="stoker", log_to_driver=False)
         groups = [found["name"] for found in ray.util.placement_group_table().values() if found["state"] != "REMOVED"]
-        return groups + list(ray.util.list_named_actors())
+        return groups + [name for name in ray.util.list_named_actors() if "/agent/" not in name]
 
     def _kill_head(self) -> None:
         import ray
@@ -221,7 +221,8 @@ def keep() -> None:
     keeper = _Keeper()
     tell({"address": keeper.address, "raylets": keeper.raylets, "dashboard": keeper.dashboard})
     for line in sys.stdin:
-        tell(keeper.answer(json.loads(line)["ask"]))
+        asked = json.loads(line)
+        tell(keeper.answer(asked["ask"], has=asked.get("has")))
     keeper.close()
 
 

@@ -32,7 +32,7 @@ LEFTOVERS = """
     import ray, sys
     ray.init(address=sys.argv[1], namespace="stoker", log_to_driver=False, logging_level="ERROR")
     groups = [found["name"] for found in ray.util.placement_group_table().values() if found["state"] != "REMOVED"]
-    print("LEFT", *groups, *ray.util.list_named_actors())
+    print("LEFT", *groups, *(name for name in ray.util.list_named_actors() if "/agent/" not in name))
 """
 
 

@@ -29,11 +29,11 @@ def training(home: Home, nodes: Home, cluster: RayCluster, tmp_path: Path) -> It
     training.client.close()
 
 
-@pytest.mark.parametrize("victim", ["worker-0", "supervisor", "actor"])
+@pytest.mark.parametrize("victim", ["worker-0", "supervisor", "agent"])
 def test_run_starts_again_from_its_checkpoint_when_a_part_of_a_node_is_killed(training: Training, victim: str) -> None:
     pids = training.pids(1)
 
-    os.kill(actor_of(pids["supervisor"]) if victim == "actor" else pids[victim], signal.SIGKILL)
+    os.kill(agent_of(pids["supervisor"]) if victim == "agent" else pids[victim], signal.SIGKILL)
 
     training.finish(runs=2)
     assert training.told("train.1.2", "chief-0")[0] != "step 0", "it went on from its checkpoint"
@@ -113,7 +113,7 @@ def test_job_goes_on_from_its_checkpoint_on_the_next_cluster_when_the_head_is_ki
     assert training.told("train.1.2", "chief-0")[0] != "step 0", "it went on from its checkpoint"
 
 
-def actor_of(supervisor: int) -> int:
+def agent_of(supervisor: int) -> int:
     """The process that holds the other end of this supervisor's lifeline."""
     words = Path(f"/proc/{supervisor}/cmdline").read_bytes().split(b"\0")
     lifeline = os.readlink(f"/proc/{supervisor}/fd/{int(words[words.index(b'--lifeline') + 1])}")

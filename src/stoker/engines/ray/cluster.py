@@ -1,7 +1,8 @@
-"""Runs on a Ray cluster, as the bridge tends them: a placement group each, and a detached actor on each of its nodes.
+"""Runs on a Ray cluster, as the bridge tends them: a placement group each, and an agent on each node that has runs.
 
-Everything is known by name, so that another bridge finds it: `ID/RUN` is a run's placement group, `ID/RUN/N` its node
-N. What cannot be asked of Ray again (the launch, which nodes had been started) is in the server's run directory.
+Everything is known by name, so that another bridge finds it: `ID/RUN` is a run's placement group, `ID/agent/SITE/NODE`
+a node's agent. What cannot be asked of Ray again (the launch, which nodes had been started, by which agents) is in the
+server's run directory.
 """
 
 import contextlib
@@ -18,12 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
-from ray.util import get_placement_group, placement_group, placement_group_table, remove_placement_group
+from ray.exceptions import GetTimeoutError, RayActorError, RayError
+from ray.util import placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
-from stoker.engines.ray import node as node_module
-from stoker.engines.ray.node import Node, Site
+from stoker.engines.ray import agent as agent_module
+from stoker.engines.ray import amounts
+from stoker.engines.ray.agent import Agent, Site
+from stoker.engines.ray.places import find_group, note_started, places_of, read_started
 from stoker.engines.ray.raylets import LostNodeError, Raylets
 
 logger = logging.getLogger(__name__)
@@ -31,6 +34,7 @@ logger = logging.getLogger(__name__)
 NAMESPACE = "stoker"
 _CALL_S = 60.0
 _END_S = 20.0
+_AGENT_IDLE_S = 120.0  # how long an agent waits for the next run
 _ROLES_WITH_ADDRESS = ("chief", "ps", "worker")
 
 
@@ -45,11 +49,12 @@ class _Run:
     name: str
     run_dir: Path  # the server's
     launch: dict[str, Any]
-    actors: list[Any] = field(default_factory=list)
+    agents: list[Any] = field(default_factory=list)  # of its nodes, once it has its place
     is_started: bool = False
     is_over: bool = False  # all its nodes have ended, or one was lost
     is_ending: bool = False
     why: str = ""  # of what is known of a run that is gone
+    lock: threading.Lock = field(default_factory=threading.Lock)  # between giving it agents and ending it
     lost: frozenset[int] = frozenset()  # nodes whose raylet is gone: asking them would wait until Ray knows it too
 
     @property
@@ -74,21 +79,20 @@ class Cluster:
     def __init__(self, home: Path, *, settings: Mapping[str, Any]) -> None:
         self._home, self._settings = home, settings
         self._id = hashlib.sha256(str(home).encode()).hexdigest()[:12]
-        self._archive = _source()
+        archive = _source()
+        self._archive = ray.put(archive)
         self._site = Site(
             home=settings.get("home") or f"~/.cache/stoker/nodes/{self._id}",
             python=settings.get("node_python") or "",
-            source=hashlib.sha256(self._archive).hexdigest()[:16],
+            source=hashlib.sha256(archive).hexdigest()[:16],
         )
         self._runs: dict[str, _Run] = {}
         self._drains: dict[str, list[Any]] = {}
         self._lock = threading.Lock()
-        ray.cloudpickle.register_pickle_by_value(node_module)
-        self._actor = ray.remote(Node)
-
-    @property
-    def is_idle(self) -> bool:
-        return not self._drains and all(run.is_over for run in self._runs.values())
+        ray.cloudpickle.register_pickle_by_value(agent_module)
+        self._agent_class = ray.remote(Agent)
+        # Not ended after one call, as Ray does with what has seen a GPU: the next would take a second to start.
+        self._visible = ray.remote(max_calls=0)(agent_module.visible_gpus)
 
     # --- the calls
 
@@ -109,7 +113,7 @@ class Cluster:
         with self._lock:
             if run in self._runs:
                 return True
-            if _group(self._name(run)) is None or not (Path(run_dir) / "run.json").exists():
+            if find_group(self._name(run)) is None or not (Path(run_dir) / "run.json").exists():
                 return False
             found = self._runs[run] = _Run(run, Path(run_dir), json.loads((Path(run_dir) / "run.json").read_text()))
             try:
@@ -149,7 +153,8 @@ class Cluster:
         if not self.find(run, run_dir):
             return
         known = self._runs[run]
-        known.is_ending = True
+        with known.lock:
+            known.is_ending = True
         ended = self._end(known)
         known.is_over = True
         if not ended:
@@ -157,15 +162,12 @@ class Cluster:
 
     def drain(self, run: str, run_dir: str) -> bool:
         """Have each node that still can send what is left in its directory; whether there is anything to wait for."""
-        started = _started(Path(run_dir))
+        alive = [found["NodeID"] for found in ray.nodes() if found["Alive"]]
         calls = []
-        for number, where in enumerate(started):
-            # Soft: where nodes share their file system, another can do it for one that was lost.
-            strategy = NodeAffinitySchedulingStrategy(where["id"], soft=True)
-            actor = self._actor.options(num_cpus=0, scheduling_strategy=strategy).remote(
-                run, _path_of(run), number, self._site
-            )
-            calls.append((actor, actor.drain.remote(self._server())))
+        for number, where in enumerate(read_started(Path(run_dir)) if alive else ()):
+            # Where nodes share their file system, another can do it for one that was lost.
+            agent = self._agent(where["id"] if where["id"] in alive else alive[0])
+            calls.append(agent.do.remote(run, number, "drain", self._server()))
         if calls:
             self._drains[run] = calls
         return bool(calls)
@@ -174,11 +176,10 @@ class Cluster:
         calls = self._drains.get(run)
         if calls is None:
             return "gone"
-        _, late = ray.wait([call for _, call in calls], num_returns=len(calls), timeout=0)
+        _, late = ray.wait(calls, num_returns=len(calls), timeout=0)
         if late:
             return "alive"
-        for actor, _ in self._drains.pop(run):
-            ray.kill(actor)
+        del self._drains[run]
         return "gone"
 
     def nodes(self) -> list[dict[str, Any]]:
@@ -189,9 +190,9 @@ class Cluster:
                 "id": found["NodeID"],
                 "host": found["NodeManagerHostname"],
                 "address": found["NodeManagerAddress"],
-                "has": _share(found["Resources"]),
-                "free": _share(free.get(found["NodeID"], {})),
-                "resources": _custom(found["Resources"]),
+                "has": amounts.share(found["Resources"]),
+                "free": amounts.share(free.get(found["NodeID"], {})),
+                "resources": amounts.custom(found["Resources"]),
             }
             for found in ray.nodes()
             if found["Alive"]
@@ -199,53 +200,45 @@ class Cluster:
 
     def tell_server(self) -> None:
         """A new server has another address: supervisors look for it in their node's home."""
-        for run in list(self._runs.values()):
-            if run.is_started and not run.is_over:
-                for actor in run.actors:
-                    actor.tell_server.remote(self._server())
+        runs = [run for run in list(self._runs.values()) if run.is_started and not run.is_over]
+        for agent in {agent._actor_id: agent for run in runs for agent in run.agents}.values():
+            agent.tell_server.remote(self._server())
 
     # --- one run
 
     def _place(self, run: _Run) -> None:
-        bundles = [self._bundle(run, node) for node in range(run.num_nodes)]
         strategy = "SPREAD" if self._settings.get("placement") == "spread" else "PACK"
         name = self._name(run.name)
-        group = _group(name) or placement_group(bundles, strategy=strategy, name=name, lifetime="detached")
-        run.actors = [
-            self._actor.options(
-                name=f"{name}/{node}",
-                lifetime="detached",
-                get_if_exists=True,
-                max_concurrency=8,
-                num_cpus=bundle.get("CPU", 0),
-                num_gpus=bundle.get("GPU", 0),
-                memory=bundle.get("memory"),
-                scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=node),
-            ).remote(run.name, _path_of(run.name), node, self._site)
-            for node, bundle in enumerate(bundles)
-        ]
+        if find_group(name) is None:
+            placement_group(self._bundles(run), strategy=strategy, name=name, lifetime="detached")
 
     def _take_over(self, run: _Run) -> None:
-        if not _started(run.run_dir):
+        if not read_started(run.run_dir):
             self._place(run)
             return
-        name = self._name(run.name)
-        try:
-            run.actors = [ray.get_actor(f"{name}/{node}", namespace=NAMESPACE) for node in range(run.num_nodes)]
-        except ValueError:
+        found = [_actor(place.get("agent", "")) for place in read_started(run.run_dir)]
+        run.agents = [agent for agent in found if agent is not None]
+        if len(run.agents) < run.num_nodes:
             run.is_over, run.why = True, "A node of it was lost while nobody was looking."
-            run.actors = [actor for node in range(run.num_nodes) if (actor := _actor(f"{name}/{node}")) is not None]
 
-    def _bundle(self, run: _Run, node: int) -> dict[str, float]:
-        mine = run.on(node)
-        amounts = {
-            "CPU": sum(replica.get("cpus", 1.0) for replica in mine),
-            "GPU": sum(replica.get("gpus", 0.0) for replica in mine),
-            "memory": float(int(sum(replica.get("memory_gb", 0.0) for replica in mine) * 1e9)),
-            **self._settings.get("resources", {}),
-        }
-        # A bundle of nothing is refused by Ray; one that takes next to nothing is placed anywhere.
-        return {name: amount for name, amount in amounts.items() if amount > 0} or {"CPU": 0.001}
+    def _bundles(self, run: _Run) -> list[dict[str, float]]:
+        resources = self._settings.get("resources", {})
+        return [amounts.bundle(run.on(node), resources) for node in range(run.num_nodes)]
+
+    def _agent(self, node: str) -> Any:
+        """The agent of this node of the cluster; a new one, if it has none."""
+        return self._agent_class.options(
+            name=self._agent_name(node),
+            lifetime="detached",
+            get_if_exists=True,
+            num_cpus=0,
+            max_concurrency=agent_module.MOST_CALLS,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+        ).remote(self._site, self._archive, idle_s=_AGENT_IDLE_S)
+
+    def _agent_name(self, node: str) -> str:
+        site = hashlib.sha256(repr(self._site).encode()).hexdigest()[:8]
+        return f"{self._id}/agent/{site}/{node}"
 
     def _follow(self, run: _Run) -> None:
         if not run.is_over:
@@ -274,35 +267,84 @@ class Cluster:
                 self._end(run)
 
     def _start(self, run: _Run) -> None:
-        names = [[r for r in run.on(node) if r["role"] in _ROLES_WITH_ADDRESS] for node in range(run.num_nodes)]
-        asked = [[f"{r['role']}-{r['index']}" for r in mine] if run.num_nodes > 1 else [] for mine in names]
-        found = ray.get([actor.look.remote(mine) for actor, mine in zip(run.actors, asked, strict=True)])
-        if not all(one["has_source"] for one in found):
-            archive = ray.put(self._archive)
-            ray.get([actor.bring.remote(archive) for actor in run.actors], timeout=_CALL_S)
-        if run.is_ending:
-            return
-        places = _places(self._name(run.name), run.num_nodes)
+        name = self._name(run.name)
+        while (group := find_group(name)) is not None and not group.wait(1):
+            if run.is_ending:
+                return
+        if group is None:
+            raise ClusterError("Its placement group was removed, not by stoker.")
+        places = places_of(name, run.num_nodes)
         server = self._server()
         self._check_reachable(server, places)
+        ports = self._look(run, places)
+        if not ports:
+            return
         addresses = {
             name: f"{place['address']}:{port}"
-            for place, one in zip(places, found, strict=True)
-            for name, port in one["ports"].items()
+            for place, one in zip(places, ports, strict=True)
+            for name, port in one.items()
         }
         text = json.dumps({**run.launch, "addresses": addresses} if addresses else run.launch)
-        if not _started(run.run_dir):
-            _note_started(run.run_dir, places)
-        ray.get([actor.start.remote(text, server, self._runtimes()) for actor in run.actors], timeout=_CALL_S)
+        devices = self._devices(run, group)
+        if not read_started(run.run_dir):
+            note_started(run.run_dir, [{**place, "agent": self._agent_name(place["id"])} for place in places])
+        arguments = ("start", text, server, self._runtimes())
+        calls = [
+            agent.do.remote(run.name, node, *arguments, own)
+            for node, (agent, own) in enumerate(zip(run.agents, devices, strict=True))
+        ]
+        ray.get(calls, timeout=_CALL_S)
         run.is_started = True
+
+    def _look(self, run: _Run, places: list[dict[str, str]]) -> list[dict[str, int]]:
+        """The ports of its replicas, by its nodes; its agents know of it from now on. Nothing if it is to end."""
+        asked: list[list[str]] = [[] for _ in places]
+        if run.num_nodes > 1:
+            with_address = [
+                [r for r in run.on(node) if r["role"] in _ROLES_WITH_ADDRESS] for node in range(len(places))
+            ]
+            asked = [[f"{r['role']}-{r['index']}" for r in mine] for mine in with_address]
+        for is_last in (False, True):
+            with run.lock:
+                if run.is_ending:
+                    return []
+                # One that another bridge had started has its agents: they know it.
+                run.agents = run.agents or [self._agent(place["id"]) for place in places]
+            calls = [agent.do.remote(run.name, node, "look", asked[node]) for node, agent in enumerate(run.agents)]
+            try:
+                return list(ray.get(calls, timeout=_CALL_S))
+            except RayActorError:
+                if is_last or read_started(run.run_dir):
+                    raise
+                run.agents = []  # an agent had just found that it has nothing to do, and left
+        raise AssertionError("the last time returns or raises")
+
+    def _devices(self, run: _Run, group: Any) -> list[dict[str, str]]:
+        """The GPUs that Ray has given to its bundles, by its nodes, as variables; they are theirs until the group goes.
+
+        Asked of a task in the bundle, because Ray tells nobody else.
+        """
+        found = [{"CUDA_VISIBLE_DEVICES": ""} for _ in range(run.num_nodes)]
+        calls = {}
+        for node, bundle in enumerate(self._bundles(run)):
+            if gpus := bundle.get("GPU"):
+                where = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=node)
+                calls[node] = self._visible.options(num_cpus=0, num_gpus=gpus, scheduling_strategy=where).remote()
+        for node, call in calls.items():
+            found[node] = ray.get(call, timeout=_CALL_S)
+        return found
 
     def _watch(self, run: _Run) -> None:
         """Return when all nodes have ended in order; ClusterError when one did not."""
-        ends = {actor.watch.remote(): node for node, actor in enumerate(run.actors)}
-        rests = {actor.watch_ranks.remote(): node for node, actor in enumerate(run.actors) if run.has_servers(node)}
+        ends = {agent.do.remote(run.name, node, "watch"): node for node, agent in enumerate(run.agents)}
+        rests = {
+            agent.do.remote(run.name, node, "watch_ranks"): node
+            for node, agent in enumerate(run.agents)
+            if run.has_servers(node)
+        }
         busy = {node for node in range(run.num_nodes) if not run.is_serving(node)}
         left = [*ends, *rests]
-        raylets = Raylets(_started(run.run_dir))
+        raylets = Raylets(read_started(run.run_dir))
         while not ends.keys().isdisjoint(left) and not run.is_ending:
             done, left = ray.wait(left, timeout=1.0)
             if not done:
@@ -314,44 +356,43 @@ class Cluster:
             busy -= {(ends | rests)[call] for call in done}
             if done and not busy:
                 for call in ends.keys() & set(left):
-                    run.actors[ends[call]].stop.remote()
+                    run.agents[ends[call]].do.remote(run.name, ends[call], "stop")
         if not run.is_ending:
             self._remove(run)
 
     def _end(self, run: _Run) -> bool:
         """End what it has on the nodes that are left, and give its place back; whether all has ended."""
-        ended = True
-        if run.is_started or not self._is_waiting(run):
-            calls = [actor.end.remote() for node, actor in enumerate(run.actors) if node not in run.lost]
-            done, late = ray.wait(calls, num_returns=len(calls), timeout=_END_S) if calls else ([], [])
-            ended = not late and all(_value(call, default=True) for call in done)
+        agents = {node: agent for node, agent in enumerate(run.agents) if node not in run.lost}
+        ended = self._end_by(run, agents)
+        alive = {found["NodeID"] for found in ray.nodes() if found["Alive"]}
+        places = read_started(run.run_dir)
+        # Where the agent was killed, the supervisor ends all of it by itself, if it lives: another agent makes sure.
+        dead = [node for node in agents if ended[node] is None and places and places[node]["id"] in alive]
+        ended |= self._end_by(run, {node: self._agent(places[node]["id"]) for node in dead})
         self._remove(run)
-        return ended
+        return all(found is not False for found in ended.values())
+
+    def _end_by(self, run: _Run, agents: Mapping[int, Any]) -> dict[int, bool | None]:
+        """By node whether all has ended there; None where the agent is dead."""
+        calls = {node: agent.do.remote(run.name, node, "end") for node, agent in agents.items()}
+        if calls:
+            ray.wait(list(calls.values()), num_returns=len(calls), timeout=_END_S)
+        return {node: _value(call) for node, call in calls.items()}
 
     def _remove(self, run: _Run) -> None:
-        for actor in run.actors:
-            ray.kill(actor)
-        group = _group(self._name(run.name))
+        group = find_group(self._name(run.name))
         if group is not None:
             remove_placement_group(group)
             give_up = time.monotonic() + _END_S
-            while _group(self._name(run.name)) is not None and time.monotonic() < give_up:
+            while find_group(self._name(run.name)) is not None and time.monotonic() < give_up:
                 time.sleep(0.02)
 
     def _is_waiting(self, run: _Run) -> bool:
-        group = _group(self._name(run.name))
+        group = find_group(self._name(run.name))
         return group is not None and placement_group_table(group).get("state") == "PENDING"
 
     def _shortage(self, run: _Run) -> str:
-        need = _sum([self._bundle(run, node) for node in range(run.num_nodes)])
-        free, has = ray.available_resources(), ray.cluster_resources()
-        places = f" on {run.num_nodes} nodes" if run.num_nodes > 1 else ""
-        asks = ", ".join(_amount(name, amount) for name, amount in need.items())
-        # Their sum may do while no node has enough left: so what is free is said of all that is asked for.
-        left = ", ".join(
-            f"{_amount(name, free.get(name, 0.0))} of {_number(name, has.get(name, 0.0))}" for name in need
-        )
-        return f"waits for {asks}{places}; free on the cluster: {left}"
+        return amounts.shortage(self._bundles(run), free=ray.available_resources(), has=ray.cluster_resources())
 
     def _check_reachable(self, server: dict[str, Any], places: list[dict[str, str]]) -> None:
         here = ray.util.get_node_ip_address()
@@ -398,15 +439,6 @@ def _path_of(run: str) -> tuple[str, int, int]:
     return job, int(trial), int(attempt)
 
 
-def _group(name: str) -> Any:
-    """A placement group that is not removed; None if there is none."""
-    try:
-        group = get_placement_group(name)
-    except ValueError:
-        return None
-    return None if placement_group_table(group).get("state") == "REMOVED" else group
-
-
 def _actor(name: str) -> Any:
     try:
         return ray.get_actor(name, namespace=NAMESPACE)
@@ -414,43 +446,14 @@ def _actor(name: str) -> Any:
         return None
 
 
-def _places(name: str, num_nodes: int) -> list[dict[str, str]]:
-    """The Ray node that each node of a run was given."""
-    table = placement_group_table(_group(name))["bundles_to_node_id"]
-    nodes = {found["NodeID"]: found for found in ray.nodes()}
-    found = [nodes[table[node]] for node in range(num_nodes)]
-    return [
-        {
-            "id": one["NodeID"],
-            "host": one["NodeManagerHostname"],
-            "address": one["NodeManagerAddress"],
-            "port": str(one["NodeManagerPort"]),
-        }
-        for one in found
-    ]
-
-
-def _started(run_dir: Path) -> list[dict[str, str]]:
-    """Where its nodes were started, or were about to be; none when that had not begun."""
+def _value(call: Any) -> bool | None:
+    """What a call answered; None when who should have answered is dead, False when it has not yet."""
     try:
-        found: list[dict[str, str]] = json.loads((run_dir / "nodes.json").read_text())
-        return found
-    except (OSError, ValueError):
-        return []
-
-
-def _note_started(run_dir: Path, places: list[dict[str, str]]) -> None:
-    partial = run_dir / ".nodes.json"
-    partial.write_text(json.dumps(places))
-    partial.replace(run_dir / "nodes.json")
-
-
-def _value(call: Any, *, default: bool) -> bool:
-    """What a call answered; `default` when who should have answered is dead."""
-    try:
-        return bool(ray.get(call))
+        return bool(ray.get(call, timeout=0))
+    except GetTimeoutError:
+        return False
     except RayError:
-        return default
+        return None
 
 
 def _last_words(log: str, node: int, num_nodes: int) -> str:
@@ -460,30 +463,3 @@ def _last_words(log: str, node: int, num_nodes: int) -> str:
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip() or repr(error)).splitlines()[0]
-
-
-def _number(name: str, amount: float) -> str:
-    return f"{amount / 1e9:.3g} GB" if name == "memory" else f"{amount:g}"
-
-
-def _amount(name: str, amount: float) -> str:
-    """`2 CPU`, `8 GB of memory`, `1 a100`: in Ray's own words, which are the owner's for custom resources."""
-    return f"{_number(name, amount)} {'of memory' if name == 'memory' else name}"
-
-
-def _share(resources: Mapping[str, float]) -> dict[str, float]:
-    return {
-        "cpus": resources.get("CPU", 0.0),
-        "memory_gb": round(resources.get("memory", 0.0) / 1e9, 1),
-        "gpus": resources.get("GPU", 0.0),
-    }
-
-
-def _custom(resources: Mapping[str, float]) -> dict[str, float]:
-    own = ("CPU", "GPU", "memory", "object_store_memory")
-    return {name: amount for name, amount in resources.items() if name not in own and not name.startswith("node:")}
-
-
-def _sum(bundles: list[dict[str, float]]) -> dict[str, float]:
-    names = sorted({name for bundle in bundles for name in bundle})
-    return {name: sum(bundle.get(name, 0.0) for bundle in bundles) for name in names}

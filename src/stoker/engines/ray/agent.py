@@ -1,0 +1,317 @@
+"""The agent of a node: the one actor there, which starts the supervisors of runs, knows how they ended, and ends them.
+
+Sent to the cluster by value and standard library only, because a node's Python need not have stoker: the agent brings
+stoker's source along, unpacks it into the node's home, and gives it to supervisors by PYTHONPATH.
+"""
+
+import asyncio
+import io
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_LOG_BYTES = 2000
+_LAST_EVENT_BYTES = 200_000  # a long traceback is in it
+_LOOK_S = 1.0
+_RANKS_S = 0.2
+MOST_CALLS = 10_000  # at once: each run that is watched is one
+_MOST_KNOWN = 1000
+_START = 'setsid "$@" </dev/null >>"$0" 2>&1 & echo $!'
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where things are on a node, as the pool's owner said: the same words for all nodes."""
+
+    home: str  # "~" is the node's own
+    python: str  # of supervisors; "" is the one Ray's workers have
+    source: str  # names the version of stoker's source
+
+    @property
+    def home_folder(self) -> Path:
+        return Path(self.home).expanduser().absolute()
+
+    @property
+    def source_folder(self) -> Path:
+        return self.home_folder / "stoker" / self.source
+
+
+class Agent:
+    """Stays where it is while runs come and go: a new actor for each would cost a Python that imports Ray."""
+
+    def __init__(self, site: Site, archive: bytes, *, idle_s: float) -> None:
+        """`archive` is stoker's source."""
+        self._site, self._idle_s = site, idle_s
+        _unpack(archive, site.source_folder)
+        self._nodes: dict[tuple[str, int], Node] = {}
+        self._threads = ThreadPoolExecutor(max_workers=MOST_CALLS)
+        self._calls = 0
+        self._asked = time.monotonic()
+        threading.Thread(target=_end_with_raylet, args=(os.getppid(),), name="raylet", daemon=True).start()
+        threading.Thread(target=self._end_when_idle, name="idle", daemon=True).start()
+
+    async def do(self, run: str, node: int, call: str, *arguments: Any) -> Any:
+        """Have a node of a run do something: `call` is a method of Node."""
+        self._calls += 1
+        try:
+            method = getattr(self._node(run, node), call)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, method, *arguments)
+        finally:
+            self._calls -= 1
+            self._asked = time.monotonic()
+
+    async def tell_server(self, server: dict[str, Any]) -> None:
+        """Where the server is now: supervisors look there again whenever it does not answer."""
+        _tell_server(self._site.home_folder, server)
+
+    def _node(self, run: str, node: int) -> "Node":
+        if (run, node) not in self._nodes:
+            # Those that have ended are remembered for a while: a late call must not start them again.
+            for known in [key for key, found in self._nodes.items() if not found.is_alive][:-_MOST_KNOWN]:
+                del self._nodes[known]
+            self._nodes[run, node] = Node(run, node, self._site)
+        return self._nodes[run, node]
+
+    def _end_when_idle(self) -> None:
+        while self._calls or time.monotonic() - self._asked < self._idle_s or self._has_runs():
+            time.sleep(_LOOK_S)
+        os._exit(0)
+
+    def _has_runs(self) -> bool:
+        return any(node.is_alive for node in list(self._nodes.values()))
+
+
+class Node:
+    """One node of one run. Every method may be called again, by a bridge that knows nothing of the last one."""
+
+    def __init__(self, run: str, node: int, site: Site) -> None:
+        self._run, self._node, self._site = run, node, site
+        self._home = site.home_folder
+        job, trial, attempt = run.rsplit(".", 2)
+        self._run_dir = self._home / "runs" / job / trial / attempt
+        if node:
+            self._run_dir = self._run_dir / "nodes" / str(node)
+        self._ports: dict[str, int] = {}
+        self._held: list[socket.socket] = []  # so that nobody else is given these ports
+        self._supervisor: _Process | None = None
+        self._lifeline: int | None = None
+        self._is_over = False
+        self._lock = threading.Lock()  # starting and ending must not cross
+
+    @property
+    def is_alive(self) -> bool:
+        return self._supervisor is not None and self._supervisor.is_alive()
+
+    def look(self, replicas: list[str]) -> dict[str, int]:
+        """Free ports for these replicas, held until it starts."""
+        for name in replicas:
+            if name not in self._ports and self._supervisor is None:
+                listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listener.bind(("", 0))
+                self._held.append(listener)
+                self._ports[name] = listener.getsockname()[1]
+        return self._ports
+
+    def start(self, launch: str, server: dict[str, Any], runtimes: str, variables: dict[str, str]) -> None:
+        """Write the run directory and start the supervisor, unless that was done or it is to be over already."""
+        with self._lock:
+            if self._supervisor is not None or self._is_over:
+                return
+            _tell_server(self._home, server)
+            self._run_dir.mkdir(parents=True, exist_ok=True)
+            if self._node:  # one folder for all ranks, where nodes share their file system
+                checkpoints = self._run_dir.parent.parent / "checkpoints"
+                checkpoints.mkdir(exist_ok=True)
+                if not (self._run_dir / "checkpoints").exists():
+                    (self._run_dir / "checkpoints").symlink_to(checkpoints)
+            if runtimes and not (self._home / "runtimes.json").exists():
+                _write_private(self._home / "runtimes.json", runtimes)
+            _write_private(self._run_dir / "run.json", launch)
+            self._let_go()
+            self._supervisor = self._spawn(variables)
+
+    def watch(self) -> dict[str, Any]:
+        """Blocks until the supervisor has ended; whether it had come to the end of its run, and its last words."""
+        if self._supervisor is not None:
+            self._supervisor.wait()
+        self._let_go()
+        return {"in_order": self._has_ended(), "log": _end_of(self._run_dir / "supervisor.log", _LOG_BYTES).strip()}
+
+    def watch_ranks(self) -> None:
+        """Blocks until nobody on this node works any more: all has ended there, or only parameter servers are left."""
+        while self.is_alive and not (self._run_dir / "serving").exists():
+            time.sleep(_RANKS_S)
+
+    def stop(self) -> None:
+        """Ask the supervisor to end its run."""
+        if self._supervisor is not None and self._supervisor.is_alive():
+            try:
+                os.kill(self._supervisor.pid, signal.SIGTERM)
+            except ProcessLookupError:
+                pass
+
+    def end(self) -> bool:
+        """End the supervisor and all that it started, at once; False if something cannot be ended."""
+        with self._lock:
+            self._is_over = True
+        source = str(self._site.source_folder)
+        if source not in sys.path:
+            sys.path.insert(0, source)
+        from stoker import processes  # noqa: PLC0415 -- the source that the agent brought
+
+        mine = processes.with_words([b"stoker.supervisor", os.fsencode(self._run_dir)])
+        started = [process for supervisor in mine for process in processes.descendants(supervisor.pid)]
+        processes.end_all(lambda: mine)
+        leaders = [processes.ProcessId(one["pid"], one["start"]) for one in self._noted()] + started
+        ended = processes.end_all(lambda: [*started, *processes.in_groups(leaders), *processes.of_run(self._run_dir)])
+        self._let_go()
+        return ended
+
+    def drain(self, server: dict[str, Any]) -> None:
+        """Blocks until what a killed supervisor left in this directory has been sent."""
+        if (self._run_dir / "spool.jsonl").exists():
+            self.end()  # a node that was thought lost may be there after all
+            _tell_server(self._home, server)
+            self._spawn({}, "--drain").wait()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        while self._held:
+            self._held.pop().close()
+        if not self.is_alive and self._lifeline is not None:
+            lifeline, self._lifeline = self._lifeline, None
+            os.close(lifeline)
+
+    def _spawn(self, variables: dict[str, str], *flags: str) -> "_Process":
+        # Not our child but init's: Ray kills a worker's children with it, and then nobody would end the replicas. The
+        # pipe tells the supervisor when we are gone.
+        reader, self._lifeline = os.pipe()
+        words = [self._site.python or sys.executable, "-P", "-m", "stoker.supervisor", str(self._run_dir)]
+        words += ["--node", str(self._node), *(flags or ("--lifeline", str(reader)))]
+        # Ray's token and addresses are not for user code.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "STOKER_"))}
+        environment |= {**variables, "STOKER_HOME": str(self._home), "PYTHONPATH": str(self._site.source_folder)}
+        try:
+            done = subprocess.run(
+                ["sh", "-c", _START, str(self._run_dir / "supervisor.log"), *words],
+                env=environment,
+                cwd=self._home,
+                pass_fds=() if flags else (reader,),
+                stdout=subprocess.PIPE,
+                check=True,
+            )
+        finally:
+            os.close(reader)
+        return _Process.of(int(done.stdout))
+
+    def _noted(self) -> list[dict[str, int]]:
+        try:
+            return list(json.loads((self._run_dir / "processes.json").read_text())["replicas"].values())
+        except (OSError, ValueError, KeyError):
+            return []
+
+    def _has_ended(self) -> bool:
+        last = _end_of(self._run_dir / "spool.jsonl", _LAST_EVENT_BYTES).rpartition('{"seq":')[2]
+        return '"type":"exited"' in last
+
+
+def visible_gpus() -> dict[str, str]:
+    """The variables by which Ray tells a worker which GPUs are its own."""
+    names = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ONEAPI_DEVICE_SELECTOR")
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
+def _tell_server(home: Path, server: dict[str, Any]) -> None:
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = home / "server.json"
+    if server and not (path.exists() and path.read_text() == json.dumps(server)):
+        _write_private(path, json.dumps(server))
+
+
+def _end_with_raylet(raylet: int) -> None:
+    """Ray lets a worker that is busy live on when its raylet has ended in order; but nobody could reach us then."""
+    while os.getppid() == raylet:
+        time.sleep(_LOOK_S)
+    os._exit(1)  # the supervisor hears of it by its lifeline, and ends the run
+
+
+@dataclass(frozen=True)
+class _Process:
+    """A pid and its start time: pids are given to others some day, and an agent lives long."""
+
+    pid: int
+    start: str
+
+    @classmethod
+    def of(cls, pid: int) -> "_Process":
+        return cls(pid, _stat(pid)[19])
+
+    def is_alive(self) -> bool:
+        found = _stat(self.pid)
+        return found[0] not in "ZX" and found[19] == self.start
+
+    def wait(self) -> None:
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return
+        if self.is_alive():
+            poller = select.poll()
+            poller.register(descriptor, select.POLLIN)
+            poller.poll()
+        os.close(descriptor)
+        while self.is_alive():  # its first thread has ended, others have not quite
+            time.sleep(0.01)
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of its `stat` file from the state on; as of a dead one when there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ["X"] + [""] * 19
+
+
+def _unpack(archive: bytes, to: Path) -> None:
+    """Whole or not at all; agents of other nodes may do so at once, where they share their file system."""
+    if (to / "stoker").exists():
+        return
+    partial = to.with_name(f".{to.name}.{os.getpid()}.{time.time_ns()}")
+    partial.mkdir(parents=True)
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        tar.extractall(partial, filter="data")
+    try:
+        partial.rename(to)
+    except OSError:  # another was first
+        shutil.rmtree(partial)
+        if not (to / "stoker").exists():
+            raise
+
+
+def _end_of(path: Path, size_bytes: int) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - size_bytes))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _write_private(path: Path, text: str) -> None:
+    partial = path.with_name(f".{path.name}.{os.getpid()}.{time.time_ns()}")
+    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)
+    partial.replace(path)
