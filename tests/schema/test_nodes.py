@@ -56,6 +56,26 @@ def test_cluster_that_grows_takes_what_it_cannot_hold_yet_up_to_its_limit() -> N
         nodes_of(pool, slots=7)
 
 
+def test_cluster_that_grows_does_not_grow_beyond_what_may_be_taken_of_it() -> None:
+    pool = a_cluster(2, autoscale=True, max_nodes=3, most=Share(cpus=4))
+
+    with pytest.raises(UsageError, match="can never hold it"):
+        nodes_of(pool, slots=5)
+
+
+def test_kind_of_gpu_becomes_the_resource_that_the_owner_named_or_is_refused() -> None:
+    pool = a_cluster(2, nodes=[Share(cpus=2, gpus=2)], capacity=Share(cpus=2, gpus=2), gpu_types={"T4": "marked:T4"})
+
+    def resource(kind: str | None, pool: Pool) -> str | None:
+        roles = {"chief": {"gpus": 1, "gpu_type": kind}}
+        return replicas_for(Resources.model_validate({"roles": roles}), pool)[0].gpu_resource
+
+    assert (resource("T4", pool), resource(None, pool)) == ("marked:T4", None)
+    with pytest.raises(UsageError, match=r"has no GPUs called K80\. It has: T4\."):
+        resource("K80", pool)
+    assert resource("K80", pool.with_(gpu_types={})) is None, "an owner who says nothing has any"
+
+
 def test_cluster_that_does_not_answer_says_so() -> None:
     with pytest.raises(StokerError, match="Nothing answers"):
         nodes_of(a_cluster(2, trouble="Nothing answers at head:6379"), slots=1)

@@ -98,6 +98,7 @@ def test_known_options_are_these(tmp_path: Path) -> None:
         "autoscale",
         "max_nodes",
         "server_url",
+        "gpu_types",
     }
     of_all = {"engine", "cpus", "memory_gb", "gpus", "ignore_accelerators", "tiers"}
     assert set(PoolConfig.model_fields) == of_all | of_ray
@@ -109,6 +110,13 @@ def test_ray_pool_has_an_address_and_knows_nothing_of_its_size(tmp_path: Path) -
     assert pool.ray is not None
     assert (pool.ray.address, pool.ray.placement, pool.engine_name) == ("head:6379", "spread", "ray:big")
     assert pool.capacity.cpus == 0
+
+
+def test_what_is_written_of_a_ray_pool_is_the_most_it_takes(tmp_path: Path) -> None:
+    pool = load(tmp_path, '[pools.big]\nengine = "ray"\naddress = "head:6379"\ncpus = 4\n').pools["big"]
+
+    assert (pool.capacity.cpus, pool.most.cpus) == (0, 4)
+    assert pool.most.gpus > 1e6
 
 
 @pytest.mark.parametrize(

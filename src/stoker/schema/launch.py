@@ -13,6 +13,7 @@ class Replica(Share):
     index: int
     rank: int | None
     node: int = 0
+    gpu_resource: str | None = None  # the cluster's own name of the kind of GPU it needs; any kind, if not given
 
     @property
     def name(self) -> str:

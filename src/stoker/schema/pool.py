@@ -48,6 +48,8 @@ class Pool(Model):
     nodes: tuple[Share, ...] = ()  # of several machines, what each has; none is one machine of this capacity
     autoscale: bool = False  # a job may ask for more than there is now, and waits until the cluster has grown
     max_nodes: Annotated[int, Field(ge=1)] | None = None  # to which it may grow
+    most: Share = Share(cpus=1e9, memory_gb=1e9, gpus=1e9)  # of its cluster that stoker may take
+    gpu_types: dict[str, str] = {}  # as jobs call them, and the cluster's resource that such nodes have; none is any
     ray: RayPool | None = None
     trouble: str = ""  # why nothing can be started there now
     tiers: dict[str, Tier] = DEFAULT_TIERS
@@ -64,10 +66,10 @@ class Pool(Model):
         if not self.autoscale:
             return self.capacity
         if self.max_nodes is None or not self.nodes:
-            return Share(cpus=_MANY, memory_gb=_MANY, gpus=_MANY)
+            return self.most
         largest = _largest(self.nodes)
         sizes = [*self.nodes, *[largest] * max(self.max_nodes - len(self.nodes), 0)]
-        return _sum(sizes)
+        return least(_sum(sizes), self.most)
 
     @property
     def slots(self) -> int:
@@ -81,11 +83,20 @@ def replicas_for(resources: Resources, pool: Pool) -> tuple[Replica, ...]:
     replicas: list[Replica] = []
     for role in Role:
         spec = _sized(roles[role], pool) if role in roles else RoleSpec(count=0)
+        kind = _gpu_resource(spec, pool)
         for index in range(spec.count):
             ranked = role in (Role.CHIEF, Role.WORKER)
             rank = sum(r.rank is not None for r in replicas) if ranked else None
             replicas.append(
-                Replica(role=role, index=index, rank=rank, cpus=spec.cpus, memory_gb=spec.memory_gb, gpus=spec.gpus)
+                Replica(
+                    role=role,
+                    index=index,
+                    rank=rank,
+                    cpus=spec.cpus,
+                    memory_gb=spec.memory_gb,
+                    gpus=spec.gpus,
+                    gpu_resource=kind,
+                )
             )
     _check_fits(resources, replicas, pool)
     if pool.engine == "local":
@@ -95,6 +106,15 @@ def replicas_for(resources: Resources, pool: Pool) -> tuple[Replica, ...]:
 
 def total(replicas: tuple[Replica, ...] | list[Replica]) -> Share:
     return _sum(replicas)
+
+
+def least(one: Share, other: Share) -> Share:
+    """The smaller of each."""
+    return Share(
+        cpus=min(one.cpus, other.cpus),
+        memory_gb=min(one.memory_gb, other.memory_gb),
+        gpus=min(one.gpus, other.gpus),
+    )
 
 
 def _sum(shares: Sequence[Share]) -> Share:
@@ -132,9 +152,6 @@ def _roles(resources: Resources, pool: Pool) -> Tier:
     gpus = resources.cpus if resources.slot_is_gpu and pool.capacity.gpus else resources.gpus
     each = RoleSpec(cpus=resources.cpus, memory_gb=resources.memory_gb, gpus=gpus)
     return {Role.CHIEF: each, Role.WORKER: each.with_(count=resources.slots - 1)}
-
-
-_MANY = 1e9
 
 
 def _largest(nodes: Sequence[Share]) -> Share:
@@ -202,6 +219,18 @@ def _sized(role: RoleSpec, pool: Pool) -> RoleSpec:
         gpus = gpus or _LEGACY_GPUS.get(role.machine, 0)
     most = max(node.cpus for node in pool.nodes) if pool.nodes else pool.capacity.cpus
     return role.with_(cpus=min(cpus, most), gpus=gpus)
+
+
+def _gpu_resource(role: RoleSpec, pool: Pool) -> str | None:
+    """A pool whose owner has not said which kinds it has takes any name for the GPUs that there are."""
+    if role.gpus <= 0 or role.count == 0 or role.gpu_type is None or not pool.gpu_types:
+        return None
+    if role.gpu_type not in pool.gpu_types:
+        raise UsageError(
+            f"Pool {pool.name!r} has no GPUs called {role.gpu_type}. It has: {', '.join(sorted(pool.gpu_types))}."
+            f" Its owner can add a name under [pools.{pool.name}.gpu_types] in config.toml."
+        )
+    return pool.gpu_types[role.gpu_type]
 
 
 def _check_fits(resources: Resources, replicas: list[Replica], pool: Pool) -> None:

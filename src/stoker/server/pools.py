@@ -10,7 +10,7 @@ from stoker.engines.ray.engine import ClusterNode, RayEngine
 from stoker.errors import StokerError
 from stoker.home import Home
 from stoker.schema.job import Share
-from stoker.schema.pool import Pool, RayPool
+from stoker.schema.pool import Pool, RayPool, least
 from stoker.schema.record import Held
 from stoker.server.settings import Settings
 
@@ -115,7 +115,7 @@ class Pools(Mapping[str, Pool]):
         self._engines.take(fresh)
         known = self._pools
         self._pools = {
-            name: known[name] if name in known and known[name].ray == pool.ray is not None else _unasked(pool)
+            name: _as_asked(pool, known[name]) if name in known and known[name].ray == pool.ray else _unasked(pool)
             for name, pool in fresh.items()
         }
         logger.info("config.toml was read again: pools %s", ", ".join(self._pools))
@@ -141,12 +141,19 @@ class Pools(Mapping[str, Pool]):
             memory_gb=sum(node.memory_gb for node in nodes),
             gpus=sum(node.gpus for node in nodes),
         )
-        return pool.with_(nodes=nodes, capacity=capacity, trouble="")
+        return pool.with_(nodes=nodes, capacity=least(capacity, pool.most), trouble="")
 
 
 def usable(nodes: Iterable[ClusterNode], resources: Mapping[str, float]) -> Iterator[ClusterNode]:
     """The nodes that have what each node of a run takes of the cluster's custom resources: the pool's own."""
     return (node for node in nodes if all(node.resources.get(name, 0.0) >= need for name, need in resources.items()))
+
+
+def _as_asked(pool: Pool, known: Pool) -> Pool:
+    """A pool as it is written now, with what its cluster last said; one that is no cluster as it is written."""
+    if pool.ray is None:
+        return pool
+    return pool.with_(nodes=known.nodes, capacity=least(known.capacity, pool.most), trouble=known.trouble)
 
 
 def _unasked(pool: Pool) -> Pool:

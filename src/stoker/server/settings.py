@@ -23,7 +23,10 @@ _CLOUD_REGION = re.compile(
 )
 
 
-_OF_RAY = ("address", "python", "node_python", "home", "placement", "resources", "autoscale", "max_nodes", "server_url")
+_OF_RAY = (
+    "address", "python", "node_python", "home", "placement", "resources", "autoscale", "max_nodes", "server_url",
+    "gpu_types",
+)  # fmt: skip
 _LISTEN = r"^(?:\[[0-9a-fA-F:]+\]|[0-9.]+|localhost):\d{1,5}$"
 
 
@@ -43,6 +46,7 @@ class PoolConfig(Model):
     cpus: Amount | None = None
     memory_gb: Amount | None = None
     gpus: Amount | None = None
+    gpu_types: dict[str, str] = {}
     ignore_accelerators: bool = False
     tiers: dict[str, Tier] = {}
 
@@ -146,9 +150,10 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _pool(name: str, config: PoolConfig, machine: Share, server_url: str | None) -> Pool:
+    many: Share = Pool.model_fields["most"].default
     if config.engine == "ray":
-        machine = Share(cpus=0, memory_gb=0, gpus=0)  # what the cluster has is not known before it is asked
-    capacity = Share(
+        machine = many
+    written = Share(
         cpus=machine.cpus if config.cpus is None else config.cpus,
         memory_gb=machine.memory_gb if config.memory_gb is None else config.memory_gb,
         gpus=machine.gpus if config.gpus is None else config.gpus,
@@ -157,7 +162,10 @@ def _pool(name: str, config: PoolConfig, machine: Share, server_url: str | None)
     return Pool(
         name=name,
         engine=config.engine,
-        capacity=capacity,
+        # What a cluster has is not known before it is asked; what is written is the most to be taken of it.
+        capacity=written if config.engine == "local" else Share(cpus=0, memory_gb=0, gpus=0),
+        most=written if config.engine == "ray" else many,
+        gpu_types=config.gpu_types,
         tiers={**DEFAULT_TIERS, **{tier: _tier(tier, roles) for tier, roles in tiers.items()}},
         ignore_accelerators=config.ignore_accelerators,
         autoscale=config.autoscale,

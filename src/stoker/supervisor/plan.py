@@ -23,6 +23,7 @@ class Replica:
     cpus: float = 1.0
     memory_gb: float = 0.0
     gpus: float = 0.0
+    gpu_resource: str | None = None
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Replica":
