@@ -102,7 +102,7 @@ def test_stoker_data_names_the_extra_it_needs(library: str, tmp_path: Path) -> N
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"error: This needs {library}: pip install 'stoker[tabular]'.\n"
+    assert done.stderr == f"error: This needs {library}: pip install 'stoker[data]'.\n"
 
 
 def test_area_under_the_curve_counts_ties_half() -> None:
