@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from stoker.server.store.base import LogFilter
@@ -73,6 +73,7 @@ class _Log:
     counts: "array[int]" = field(default_factory=lambda: array("q"))
     runs: "array[int]" = field(default_factory=lambda: array("q"))
     replicas: list[str] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)  # of those
     parts: OrderedDict[tuple[int | None, str | None], _Part] = field(default_factory=OrderedDict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -90,6 +91,7 @@ class Lines:
     texts: Sequence[str]
     levels: Sequence[str]
     blocks: Sequence[Block]  # of each line
+    replicas: Sequence[str] = ()  # that have said anything, in this window or not
 
 
 class LogLines:
@@ -122,7 +124,8 @@ class LogLines:
             is_complete = looked == len(part.blocks.numbers)
             scanned = part.blocks.lines if is_complete else part.blocks.starts[looked]
             lines = part.blocks.lines
-        return self._filled(wanted, Lines(lines, matches, is_complete, scanned, begin, [], [], [], []))
+            names = sorted(log.names, key=_natural)
+        return self._filled(wanted, Lines(lines, matches, is_complete, scanned, begin, [], [], [], [], names))
 
     def total(self, job: str) -> int:
         """How many lines there are."""
@@ -144,9 +147,7 @@ class LogLines:
                 texts.append(block.lines[offset] if offset < len(block.lines) else "")
                 levels.append(block.levels.get(offset, ""))
                 of.append(block)
-        return Lines(
-            empty.lines, empty.matches, empty.is_complete, empty.scanned, empty.begin, numbers, texts, levels, of
-        )
+        return replace(empty, numbers=numbers, texts=texts, levels=levels, blocks=of)
 
     def _log(self, job: str) -> _Log:
         with self._lock:
@@ -158,6 +159,7 @@ class LogLines:
         log.counts.extend(new.counts)
         log.runs.extend(new.runs)
         log.replicas.extend(new.replicas)
+        log.names.update(new.replicas)
 
     def _part(self, job: str, log: _Log, trial: int | None, replica: str | None) -> _Part:
         runs = None if trial is None else self._store.log_runs(job, trial)
@@ -238,6 +240,12 @@ def _by_block(blocks: _Blocks, places: Sequence[int]) -> Iterator[tuple[int, int
         behind = bisect_left(places, end, at)
         yield blocks.numbers[block], start, [place - start for place in places[at:behind]]
         at = behind
+
+
+def _natural(replica: str) -> tuple[str, int]:
+    """worker-2 before worker-10."""
+    role, _, index = replica.rpartition("-")
+    return role, int(index) if index.isdecimal() else 0
 
 
 def _rank(level: str) -> int:

@@ -228,6 +228,7 @@ def lines_json(window: Lines) -> dict[str, Any]:
         "time": [block.time for block in window.blocks],
         "source": of_line,
         "sources": named,
+        "replicas": list(window.replicas),
     }
 
 

@@ -66,7 +66,7 @@ export const query = {
       if (text === null || text === undefined || text === "" || text === false) now.delete(name);
       else now.set(name, text);
     }
-    const text = now.toString().replaceAll("%2C", ",").replaceAll("%3A", ":");
+    const text = now.toString().replace(/%(2C|3A|2F|7E)/g, decodeURIComponent); // what a query may hold as it is is easier to read
     const address = location.pathname + (text && `?${text}`) + location.hash;
     if (address !== location.pathname + location.search + location.hash) {
       history[push ? "pushState" : "replaceState"](null, "", address);

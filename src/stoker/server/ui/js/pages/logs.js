@@ -105,13 +105,20 @@ class Log {
     const filtered = Object.values(filters()).some(Boolean);
     const looking = found.complete ? "" : `, ${Math.floor((found.scanned / Math.max(found.lines, 1)) * 100)}% looked at`;
     this.status.textContent = filtered ? `${whole(found.matches)} of ${whole(found.lines)} lines${looking}` : `${whole(found.lines)} lines`;
-    for (const { replica } of found.sources) (this.known ??= new Set()).add(replica);
-    if (this.known && this.known.size !== this.drawn) {
-      this.drawn = this.known.size;
-      this.replicas.setOptions([["", "all processes"], ...[...this.known].sort().map((one) => [one, one])]);
+    if (found.replicas.length !== this.drawn) {
+      this.drawn = found.replicas.length;
+      this.replicas.setOptions([["", "all processes"], ...found.replicas.map((one) => [one, withRank(one, found.replicas)])]);
     }
     if (!found.complete) this.again();
   }
+}
+
+/** worker-0, rank 1: the chief is rank 0 where there is one; parameter servers and evaluators have none. */
+function withRank(name, all) {
+  const [, role, index] = name.match(/^(chief|master|worker)-(\d+)$/) ?? [];
+  if (!role || all.length < 2) return name;
+  const rank = role === "worker" ? Number(index) + all.some((one) => /^(chief|master)-/.test(one)) : Number(index);
+  return `${name}, rank ${rank}`;
 }
 
 function lineOf(found, n, at) {

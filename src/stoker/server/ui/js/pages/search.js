@@ -1,6 +1,6 @@
 // A search: every plot and the table show the same trials, those that the brushes and the filter leave.
 
-import { importanceBars, parallelPlot, scatterPlot } from "./search_plots.js";
+import { importanceBars, parallelPlot, scatterPlot, slicePlots } from "./search_plots.js";
 import { get, getTagged } from "../core/api.js";
 import { fill, h, soon } from "../core/dom.js";
 import { number, plain, stateMark, timeSince, whole } from "../core/format.js";
@@ -35,6 +35,7 @@ class Search {
     this.curves = curves({ read: (axis) => this.#readCurves(axis), label: (_, trial) => `trial ${trial}`, style: (_, trial) => Math.max(this.best?.indexOf(trial) ?? 0, 0), first: family(this.metric), goal: this.maximize ? "max" : "min" });
     this.parallel = parallelPlot({ metric: this.metric, maximize: this.maximize, space: this.spec.space, brushed: (where) => this.#narrow(where) });
     this.scatter = scatterPlot({ metric: this.metric, space: this.spec.space, open: (trial) => go(trialPath(job.id, trial)) });
+    this.slices = slicePlots({ metric: this.metric, space: this.spec.space, open: (trial) => go(trialPath(job.id, trial)) });
     this.importance = importanceBars();
     this.rungs = body(loading(3));
     this.later = soon(() => this.#rest(), REST_MS);
@@ -54,6 +55,7 @@ class Search {
         card({ title: "Parallel coordinates", sub: "drag along an axis to keep only those trials", tools: this.parallel.tools, wide: true, name: "parallel" }, this.parallel.element),
         card({ title: "Scatter", tools: this.scatter.tools, name: "scatter" }, this.scatter.element),
         card({ title: "Importance", sub: "each hyperparameter's share of what made the difference", name: "importance" }, this.importance.element),
+        card({ title: "Slices", sub: `${this.metric} over each hyperparameter`, wide: true, name: "slices" }, this.slices.element),
         halving && card({ title: "Rungs", sub: "who was stopped where", wide: true, name: "rungs" }, this.rungs)),
       this.curves.element,
       h("section", { class: "card list-card", "aria-label": "Trials" },
@@ -63,7 +65,7 @@ class Search {
   }
 
   close() {
-    for (const part of [this.curves, this.parallel, this.scatter, this.importance, this.table]) part.close();
+    for (const part of [this.curves, this.parallel, this.scatter, this.slices, this.importance, this.table]) part.close();
     this.closed = true;
   }
 
@@ -143,6 +145,7 @@ class Search {
     this.kept = kept;
     this.table.setFilter(kept.length === this.rows.length ? null : fits);
     this.scatter.set(kept, this.names ?? []);
+    this.slices.set(kept, this.names ?? []);
     this.count.textContent = kept.length === this.rows.length ? `${whole(kept.length)}` : `${whole(kept.length)} of ${whole(this.rows.length)}`;
     this.chips.hidden = !this.where.size;
     fill(this.chips, [...this.where].map(([name, condition]) => h("span", { class: "chip where" }, describe(name, condition),

@@ -12,6 +12,7 @@ import { byObjective, scaleOf } from "./trial_rows.js";
 
 const MOST_LINES = 2000; // of the parallel plot: the best ones
 const MOST_AXES = 12;
+const MOST_POINTS = 3000; // of a slice
 const OBJECTIVE = "objective";
 
 /** {element, tools, set(rows, names, where), close}; `brushed(where)` when a person has brushed. */
@@ -80,6 +81,41 @@ export function scatterPlot({ metric, space, open }) {
     tools: [tools],
     set(given, list) { rows = given; names = list; if (names.length) draw(); },
     close: () => chart?.close(),
+  };
+}
+
+/** The objective over each hyperparameter, a small plot each: {element, set(rows, names), close}. Drawn once it comes in sight. */
+export function slicePlots({ metric, space, open }) {
+  const charts = new Map(); // hyperparameter -> chart
+  const place = h("div", { class: "slices" });
+  let rows = [], names = [], inSight = false;
+  const draw = () => {
+    if (!inSight) return;
+    const wanted = names.slice(0, MOST_AXES);
+    for (const [name, chart] of charts) if (!wanted.includes(name)) { chart.close(); chart.element.remove(); charts.delete(name); }
+    for (const name of wanted) drawOne(name);
+  };
+  const drawOne = (name) => {
+    const scale = scaleOf(name, space, rows);
+    if (!charts.has(name)) {
+      const made = scatterChart({ name: `${metric} over ${name}`, size: "short", xName: name, yName: metric, logX: scale === "log", onPick: (at) => open(made.numbers[at]) });
+      charts.set(name, made);
+      place.append(made.element);
+    }
+    const has = rows.filter((row) => typeof row.objective === "number" && row.hparams[name] !== undefined);
+    const each = Math.ceil(has.length / MOST_POINTS); // evenly: the shape is what they are for
+    const shown = each > 1 ? has.filter((_, at) => at % each === 0) : has;
+    const chart = charts.get(name);
+    chart.numbers = shown.map((row) => row.number);
+    const x = (value) => (typeof value === "number" && scale !== "category" ? value : String(value));
+    chart.setPoints({ xs: shown.map((row) => x(row.hparams[name])), ys: shown.map((row) => row.objective), labels: shown.map((row) => `trial ${row.number}`) });
+  };
+  const watch = new IntersectionObserver(([one]) => { if (one.isIntersecting && !inSight) { inSight = true; draw(); } }, { rootMargin: "300px" });
+  watch.observe(place);
+  return {
+    element: place,
+    set(given, list) { rows = given; names = list; draw(); },
+    close() { watch.disconnect(); charts.forEach((chart) => chart.close()); },
   };
 }
 

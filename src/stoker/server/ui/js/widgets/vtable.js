@@ -232,8 +232,19 @@ class VirtualTable {
       this.#place(id, row, at, at * height - top + this.element.scrollTop);
     }
     for (const [id, one] of this.live) if (!wanted.has(id)) { one.element.remove(); this.live.delete(id); }
+    this.#inOrder(wanted);
     if (last === total && total) this.options.onEnd?.();
     this.options.onDraw?.(first, last);
+  }
+
+  /** Who reads the page without seeing it hears rows in the order they stand in; one that has the focus stays. */
+  #inOrder(wanted) {
+    let next = this.body.firstChild;
+    for (const id of wanted) {
+      const { element } = this.live.get(id);
+      if (element === next) next = next.nextSibling;
+      else if (!element.contains(document.activeElement)) this.body.insertBefore(element, next);
+    }
   }
 
   #place(id, row, at, y) {
