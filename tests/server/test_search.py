@@ -83,6 +83,19 @@ def test_asha_stops_most_trials_early_with_any_sampler(cluster: Cluster, sampler
     check_history(cluster.store)
 
 
+def test_pruned_trial_is_told_to_stop_once_with_the_record_of_why(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders: list[str] = []
+    monkeypatch.setattr(cluster.store, "order_stop", lambda run, reason, *, now: orders.append(run))
+    cluster.submit({"sampler": "random", "stopping": ASHA, "metric": "loss", "max_trials": 20})
+
+    cluster.run()
+
+    assert sum(trial.stopped.startswith("pruned") for trial in cluster.store.job("job").trials) >= 8
+    assert orders == []
+
+
 def test_trial_that_fails_is_restarted_from_its_checkpoint_and_given_up_in_the_end(cluster: Cluster) -> None:
     cluster.behaviour = Behaviour(crashes=lambda launch: launch.trial == 2)
     cluster.submit({"sampler": "random", "metric": "loss", "max_trials": 4}, restarts={"max_restarts": 2})

@@ -155,12 +155,13 @@ class Searches:
             new = sum(isinstance(entry.record, Asked) for entry in entries)
             entries += self._ask(job.id, search, _wanted(job, search, room) - new)
         state: SearchState = "failed" if failure else "done" if self._is_done(job.id, search) else "open"
-        ordered = [trial for trial in job.trials if _needs_order(search, trial)]
+        told = _told(heard)  # by the store, with what is kept of them below
+        ordered = [trial for trial in job.trials if trial.number not in told and _needs_order(search, trial)]
         if entries or state != "open":
             self._keep(job.id, search, entries, state=state, failure=failure)
         for trial in ordered:
             self._store.order_stop(trial.run.id, StopReason.PRUNE, now=self._now())
-        self._wake_stopped(job, heard)
+        self._wake_stopped(job, told)
         return bool(entries or ordered or state != "open")
 
     def _suggested(self, job: str) -> list[Suggestion]:
@@ -192,13 +193,11 @@ class Searches:
         if state != "open":
             logger.info("search of job %s is %s%s", job, state, f": {failure}" if failure else "")
 
-    def _wake_stopped(self, job: JobNow, heard: Iterable[SearchEntry]) -> None:
+    def _wake_stopped(self, job: JobNow, told: Mapping[int, str]) -> None:
         """Their supervisors wait for orders."""
-        reports = [entry.record for entry in heard if isinstance(entry.record, Reported)]
-        told = {report.trial: report.stop for report in reports if report.stop is not None}
         for trial in job.trials if told else ():
             if trial.number in told:
-                logger.info("run %s told to stop: %s", trial.run.id, told[trial.number].message)
+                logger.info("run %s told to stop: %s", trial.run.id, told[trial.number])
                 self._live.run_ordered(trial.run.id)
 
     def _room(self, job: JobNow, jobs: Iterable[JobNow]) -> int:
@@ -313,6 +312,12 @@ def _outcome(trial: OverTrial, *, was_told: bool) -> Outcome:
         return Outcome.COMPLETED
     pruned = trial.state is RunState.STOPPED and trial.stop is StopReason.PRUNE
     return Outcome.STOPPED if pruned or was_told else Outcome.FAILED
+
+
+def _told(heard: Iterable[SearchEntry]) -> dict[int, str]:
+    """The trials that are to stop by what was just heard of them, and why."""
+    reports = [entry.record for entry in heard if isinstance(entry.record, Reported)]
+    return {report.trial: report.stop.message for report in reports if report.stop is not None}
 
 
 def _needs_order(search: Search, trial: TrialNow) -> bool:
