@@ -8,6 +8,7 @@ import pytest
 from stoker.cli.containers import built, of_image, remember_build, remember_tag
 from stoker.cli.gcloud_shim import call
 from stoker.compat.migrate.containers import job_of, read_dockerfile
+from stoker.compat.migrate.image_layout import lay_out
 from stoker.errors import UsageError
 from stoker.home import Home
 from tests.e2e.command import stoker
@@ -118,8 +119,71 @@ def test_what_a_script_builds_is_remembered(tmp_path: Path, monkeypatch: pytest.
     assert call(["gcloud", "builds", "submit", "--tag", "third", str(file.parent), "--timeout=10m"]) == 0
     assert built("third", home=home) == (file.parent, file)
     assert call(["docker", "push", "third"]) == 0
-    with pytest.raises(UsageError, match="containers are not run"):
-        call(["docker", "run", "third"])
+    with pytest.raises(UsageError, match="containers are not run here, and of this one no Dockerfile is known"):
+        call(["docker", "run", "tensorflow/serving"])
+
+
+@pytest.mark.parametrize(
+    ("lines", "laid", "command"),
+    [
+        (
+            'WORKDIR /app\nCOPY src/ .\nENTRYPOINT ["python", "main.py"]',
+            {"main.py": "src/main.py", "conf/a.json": "src/conf/a.json"},
+            ["python", "main.py"],
+        ),
+        (
+            'WORKDIR /root\nCOPY src/main.py src/conf/*.json /root/\nENTRYPOINT ["python3.7", "/root/main.py"]',
+            {"main.py": "src/main.py", "a.json": "src/conf/a.json"},
+            ["python", "main.py"],
+        ),
+        (
+            "COPY src /opt/job\nWORKDIR /data\nCMD cd /tmp && python /opt/job/main.py --n 1",
+            {"opt/job/main.py": "src/main.py", "opt/job/conf/a.json": "src/conf/a.json"},
+            ["sh", "-c", "cd /tmp && python opt/job/main.py --n 1"],
+        ),
+        (
+            'WORKDIR /app\nCOPY . .\nENV PYTHONPATH=/app/src:$PYTHONPATH\nENTRYPOINT ["python", "-m", "src.main"]',
+            {"src/main.py": "src/main.py", "src/conf/a.json": "src/conf/a.json", "Dockerfile": "Dockerfile"},
+            ["python", "-m", "src.main"],
+        ),
+    ],
+)
+def test_files_lie_where_the_image_has_them(
+    tmp_path: Path, lines: str, laid: dict[str, str], command: list[str]
+) -> None:
+    file = write(tmp_path, f"FROM x\n{lines}\n", "src/main.py", "src/conf/a.json")
+
+    found = lay_out(read_dockerfile(file), {"Dockerfile", "src/main.py", "src/conf/a.json"})
+
+    assert found is not None
+    assert (found[0], found[1]["command"]) == (laid, command)
+    if "PYTHONPATH" in lines:
+        assert found[1]["environment"]["variables"] == {"PYTHONPATH": "src"}
+
+
+def test_a_command_that_is_not_copied_leaves_the_directory_as_it_is(tmp_path: Path) -> None:
+    file = write(tmp_path, 'FROM x\nCOPY src /app\nRUN git clone x\nENTRYPOINT ["python", "/x/y.py"]\n')
+    assert lay_out(read_dockerfile(file), {"src/main.py"}) is None
+
+
+@pytest.mark.slow
+def test_docker_runs_what_it_was_told_to_build(tmp_path: Path, home: Home) -> None:
+    write(tmp_path, 'FROM x\nWORKDIR /app\nCOPY src/ .\nENTRYPOINT ["python", "main.py"]\n')
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "words.txt").write_text("beside me")
+    lines = ["import os, sys", "print(open('words.txt').read(), os.environ['MODE'], sys.argv[1:])", "sys.exit(3)"]
+    (tmp_path / "src" / "main.py").write_text("\n".join(lines))
+    script = f"""
+    {stoker("gcloud-shim").out}
+    cd {tmp_path}
+    docker build -t gcr.io/p/box ./
+    docker run --rm -it -e MODE=fast -v {tmp_path}/out:/out gcr.io/p/box:latest --model-dir=/out/m --epochs 3
+    """
+
+    ran = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=240)
+
+    assert f"beside me fast ['--model-dir={tmp_path}/out/m', '--epochs', '3']" in ran.stdout, ran.stderr
+    assert ran.returncode == 3
 
 
 @pytest.mark.slow

@@ -1,7 +1,8 @@
 """Jobs that name an image: its Dockerfile, where there is one, says what to run and what that needs."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,17 +11,21 @@ from stoker.errors import UsageError
 from stoker.schema.dialects.reading import Values, overlay
 
 if TYPE_CHECKING:
+    from stoker.cli.shipment import Code
     from stoker.home import Home
 
 
 def of_image(
     values: Values, image: str, *, home: "Home", command: Sequence[str] = (), args: Sequence[str] = ()
-) -> tuple[Values, Path]:
-    """The job with the command of the image's Dockerfile, and the directory it was built of. UsageError without one.
+) -> tuple[Values, "Code"]:
+    """The job with the command of the image's Dockerfile, and the code that it copies. UsageError without one.
 
     `command` and `args` are the job file's own: containerCommand and containerArgs of its masterConfig.
     """
+    from stoker.cli.shipment import look_at
     from stoker.compat.migrate.containers import find_dockerfile, job_of, read_dockerfile
+    from stoker.compat.migrate.image_layout import lay_out
+    from stoker.packaging.tree import source_of_directory
 
     context, dockerfile = built(image, home=home) or (Path.cwd(), find_dockerfile(Path.cwd()))
     if dockerfile is None:
@@ -36,9 +41,19 @@ def of_image(
             f"{dockerfile} has no ENTRYPOINT and no CMD, so what {image} runs is not known. Give the code by"
             " --package-path and --module-name."
         )
-    found = job_of(container, context)
+    code = look_at(source_of_directory(context), values, home=home)
+    laid = lay_out(container, set(code.tree.paths))
+    found = laid[1] if laid is not None else job_of(container, context)
     say(f"{image} is not run: its Dockerfile is, as `{' '.join(found['command'])}` with its requirements.")
-    return overlay(found, values), context
+    return overlay(found, values), code if laid is None else _laid_out(code, laid[0])
+
+
+def _laid_out(code: "Code", places: Mapping[str, str]) -> "Code":
+    """The code with its files where the image would have them."""
+    entries = {entry.path: entry for entry in code.tree.entries}
+    moved = [replace(entries[path], path=place) for place, path in sorted(places.items()) if place]
+    tree = replace(code.tree, entries=tuple(moved))
+    return replace(code, tree=tree, project=replace(code.project, import_roots=(".",)))
 
 
 def built(image: str, *, home: "Home") -> tuple[Path, Path] | None:

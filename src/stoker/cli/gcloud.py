@@ -31,6 +31,11 @@ def add_global_flags(parser: Parser) -> None:
     parser.add_argument("--user-output-enabled", nargs="?", help=SUPPRESS)
 
 
+def add_region_flag(parser: Parser) -> None:
+    """Accept --region where there is but one place, without a line in the help."""
+    parser.add_argument("--region", help=SUPPRESS)
+
+
 def unused_global_flags(arguments: Arguments) -> list[str]:
     return [flag for flag in _CLOUD_FLAGS if getattr(arguments, flag[2:].replace("-", "_"), None)]
 

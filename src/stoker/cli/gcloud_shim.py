@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from stoker.cli.gsutil_shim import UNDERSTOOD
 from stoker.cli.output import say
 from stoker.cli.parser import Arguments, Parser
 from stoker.errors import UsageError
@@ -21,11 +22,14 @@ _MAIN = "import sys; from stoker.cli.main import main; sys.exit(main())"
 _PROJECT = "GOOGLE_CLOUD_PROJECT"
 _TRAINING = ("ai-platform", "ml-engine")
 _RELEASES = ("alpha", "beta")
-_STORAGE = ("cat", "cp", "du", "ls", "rm")
-# gsutil's own flags in front of its verb: parallel, quiet, debug, options, headers.
-_ALONE, _VALUED = ("-m", "-q", "-d", "-D"), ("-o", "-h", "-u")
-_BUILD_VALUED = ("--build-arg", "--platform", "--target", "--network", "--cache-from", "--label")
-_UNDERSTOOD = "ai-platform …, storage cp|ls|rm|cat|du, config get-value project; gsutil cp|ls|rm|cat|du|mb"
+_NOUNS = ("jobs", "local", "models", "predict", "versions")  # `gcloud ml jobs …`, before it was ml-engine
+# Global flags that come before the noun.
+_ALONE = ("--quiet", "-q", "--no-user-output-enabled", "--log-http")
+_VALUED = ("--project", "--account", "--verbosity", "--configuration", "--billing-project", "--format")
+# Rights, accounts and installations of a cloud: there is nothing to allow or install here.
+_OF_THE_CLOUD = ("auth", "components", "config", "iam", "services")
+_OF_PROJECTS = ("add-iam-policy-binding", "get-iam-policy", "remove-iam-policy-binding")
+_UNDERSTOOD = f"ai-platform …, storage {UNDERSTOOD}, config get-value project, builds submit; and gsutil, docker"
 
 
 def build(parser: Parser) -> None:
@@ -48,111 +52,84 @@ def install(arguments: Arguments) -> None:
 
 
 def _docker(folder: Path) -> list[str]:
-    """A stand-in only where there is none: who has docker may mean it."""
+    """A stand-in only where there is none that answers: who has docker may mean it."""
     own = folder / "docker"
     places = [place for place in os.environ.get("PATH", "").split(os.pathsep) if Path(place) != folder]
-    if shutil.which("docker", path=os.pathsep.join(places)):
+    is_up = "DOCKER_HOST" in os.environ or Path("/var/run/docker.sock").exists()
+    if is_up and shutil.which("docker", path=os.pathsep.join(places)):
         own.unlink(missing_ok=True)
         return []
     return ["docker"]
 
 
 def call(words: Sequence[str]) -> int:
-    """What `gcloud …` or `gsutil …` means here. UsageError for all that has no meaning."""
+    """What `gcloud …`, `gsutil …` or `docker …` means here. UsageError for all that has no meaning."""
     command, rest = words[0], list(words[1:])
     if command == "gsutil":
-        return _gsutil(rest)
+        from stoker.cli.gsutil_shim import gsutil
+
+        return gsutil(rest)
     if command == "docker":
-        return _call_docker(rest)
-    while rest and (rest[0] in _RELEASES or rest[0] in ("--quiet", "-q")):
-        rest = rest[1:]
+        from stoker.cli.docker_shim import docker
+
+        return docker(rest)
+    before, rest = _global_flags(rest)
     match rest[:2]:
         case [noun, *_] if noun in _TRAINING:
-            return _run(rest[1:])
-        case ["storage", verb] if verb in _STORAGE:
-            return _run(["storage", verb, *_copy_flags(verb, rest[2:])])
-        case ["builds", "submit"]:
-            return _call_docker(["build", *_as_docker(rest[2:])])
-        case ["config", "get-value" | "get"] if rest[2:3] in (["project"], ["core/project"]):
+            return _run([*rest[1:2], *_placed(rest[2:], before)])
+        case ["ml", noun] if noun in _NOUNS:
+            return _run([noun, *_placed(rest[2:], before)])
+        case ["storage", _]:
+            from stoker.cli.gsutil_shim import storage
+
+            return storage(rest[1:])
+        case ["builds", "submit"] | ["container", "builds"]:
+            from stoker.cli.docker_shim import cloud_build
+
+            return cloud_build(rest[rest.index("submit") + 1 :] if "submit" in rest else [])
+    return _of_the_cloud(rest)
+
+
+def _of_the_cloud(rest: list[str]) -> int:
+    """What scripts ask or tell a cloud besides: its project has a name, and nothing has to be allowed."""
+    text = " ".join(rest)
+    match rest[:2]:
+        case ["config", "get-value" | "get"]:
+            known = {"project": os.environ.get(_PROJECT, "stoker"), "account": "stoker", "region": "us-central1"}
+            print(known.get(" ".join(rest[2:3]).rpartition("/")[2], ""))
+            return 0
+        case ["config", "list"] if "core.project" in text or "core/project" in text or "value(" in text:
             print(os.environ.get(_PROJECT, "stoker"))
             return 0
-        case ["config", "list"] if "value(core.project)" in " ".join(rest):
-            print(os.environ.get(_PROJECT, "stoker"))
+        case ["projects", "describe" | "list"]:
+            print("0" if "number" in text.lower() else os.environ.get(_PROJECT, "stoker"))
             return 0
-        case ["config" | "auth" | "components", *_]:
-            say(f"gcloud {' '.join(rest)}: nothing to do here.")
+        case [noun, *more] if noun in _OF_THE_CLOUD or (noun == "projects" and set(more) & set(_OF_PROJECTS)):
+            say(f"gcloud {text}: nothing to do here.")
             return 0
     raise UsageError(f"gcloud {' '.join(rest[:3])} has no meaning here. This gcloud understands: {_UNDERSTOOD}.")
 
 
-def _call_docker(words: list[str]) -> int:
-    """`build` remembers, `tag` too; `push`, `pull` and `login` have nothing to do."""
-    from stoker.cli.containers import remember_build, remember_tag
-    from stoker.home import Home
-
-    home = Home.find().make()
-    match words[:1]:
-        case ["build"]:
-            tags, file, context = _build_words(words[1:])
-            for tag in tags:
-                remember_build(tag, context, file or context / "Dockerfile", home=home)
-            say(f"docker build: nothing is built; a job of {', '.join(tags) or 'it'} runs what its Dockerfile says.")
-            return 0
-        case ["tag"] if len(words) == 3:
-            remember_tag(words[1], words[2], home=home)
-            return 0
-        case ["push" | "pull" | "login" | "rmi"]:
-            say(f"docker {' '.join(words)}: nothing to do here.")
-            return 0
-    raise UsageError(
-        f"docker {' '.join(words[:2])} has no meaning here: containers are not run. Submit the job, or run its code by"
-        " `stoker local train`."
-    )
-
-
-def _build_words(words: list[str]) -> tuple[list[str], Path | None, Path]:
-    """The tags, the Dockerfile if it is named, and the directory."""
-    tags: list[str] = []
-    file: Path | None = None
-    places: list[str] = []
-    rest = iter(words)
-    for word in rest:
-        name, has_value, value = word.partition("=")
-        if name in ("-t", "--tag", "-f", "--file", *_BUILD_VALUED):
-            value = value if has_value else next(rest, "")
-            tags += [value] if name in ("-t", "--tag") else []
-            file = Path(value) if name in ("-f", "--file") else file
-        elif not word.startswith("-"):
-            places.append(word)
-    return tags, file, Path(places[-1] if places else ".")
-
-
-def _as_docker(words: list[str]) -> list[str]:
-    """`gcloud builds submit --tag IMAGE DIR` in docker's words."""
-    return [word for word in words if word.startswith(("-t", "--tag")) or not word.startswith("-")]
-
-
-def _gsutil(words: list[str]) -> int:
-    while words and words[0].startswith("-"):
-        if words[0] in _VALUED:
-            words = words[2:]
-        elif words[0] in _ALONE:
+def _global_flags(words: list[str]) -> tuple[list[str], list[str]]:
+    """Those before the noun, and the rest without alpha and beta: `gcloud --project p beta ai-platform …`."""
+    before: list[str] = []
+    while words:
+        name = words[0].partition("=")[0]
+        if name in _ALONE or (name in _VALUED and "=" in words[0]):
+            before, words = [*before, words[0]], words[1:]
+        elif name in _VALUED:
+            before, words = [*before, *words[:2]], words[2:]
+        elif name in _RELEASES:
             words = words[1:]
         else:
             break
-    if words[:1] == ["mb"]:
-        say("gsutil mb: a bucket is there as soon as something is put into it.")
-        return 0
-    if not words or words[0] not in _STORAGE:
-        raise UsageError(f"gsutil {' '.join(words[:1])} has no meaning here. This gsutil understands: {_UNDERSTOOD}.")
-    return _run(["storage", words[0], *_copy_flags(words[0], words[1:])])
+    return before, words
 
 
-def _copy_flags(verb: str, words: list[str]) -> list[str]:
-    """Their letters for ours; those about speed and overwriting are the default."""
-    renamed = {"-R": "-r", "--recursive": "-r", "-r": "-r"}
-    dropped = ("-n", "-c", "-L", "--no-clobber") if verb == "cp" else ("-f",)
-    return [renamed.get(word, word) for word in words if word not in dropped]
+def _placed(words: list[str], flags: list[str]) -> list[str]:
+    """Flags of the whole at the end of ours, where every command takes them."""
+    cut = words.index("--") if "--" in words else len(words)
+    return [*words[:cut], *flags, *words[cut:]]
 
 
 def _run(words: list[str]) -> int:

@@ -4,7 +4,7 @@ import time
 from typing import TYPE_CHECKING
 
 from stoker.cli import flags
-from stoker.cli.gcloud import add_global_flags
+from stoker.cli.gcloud import add_global_flags, add_region_flag
 from stoker.cli.output import ago, print_json, say, table
 from stoker.cli.parser import Arguments, Parser
 from stoker.cli.version_report import print_version, print_versions
@@ -33,9 +33,9 @@ def _build_models(parser: Parser) -> None:
     _add_name(command)
     command.add_argument("--description", default="", metavar="TEXT", help="what it is for")
     command.add_argument("--labels", type=flags.key_values, action="append", metavar="K=V,…", help="to find it by")
-    for flag in ("--region", "--regions"):
-        command.add_argument(flag, metavar="X", help="accepted, and without meaning here")
-    command.add_argument("--enable-logging", action="store_true", help="accepted, and without meaning here")
+    command.add_argument("--regions", metavar="X", help="accepted, and without meaning here")
+    for flag in ("--enable-logging", "--enable-console-logging"):
+        command.add_argument(flag, action="store_true", help="accepted, and without meaning here")
     _add_output(command)
 
     command = parser.add_command(
@@ -48,6 +48,7 @@ def _build_models(parser: Parser) -> None:
         "delete", delete, help="delete a model that has no versions", example="stoker models delete taxi_fare"
     )
     _add_name(command)
+    add_region_flag(command)
     add_global_flags(command)
 
     command = parser.add_command(
@@ -220,4 +221,5 @@ def _add_name(command: Parser) -> None:
 
 def _add_output(command: Parser) -> None:
     command.add_argument("--json", action="store_true", help="print JSON")
+    add_region_flag(command)
     add_global_flags(command)

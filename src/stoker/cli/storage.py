@@ -89,7 +89,7 @@ def list_buckets(arguments: Arguments, storage: "Storage") -> None:
 
 def cp(arguments: Arguments) -> None:
     storage = _storage()
-    _say_where(storage, [*arguments.sources, arguments.target])
+    say_where(storage, [*arguments.sources, arguments.target])
     if len(arguments.sources) > 1 and not arguments.recursive and not arguments.target.endswith("/"):
         raise UsageError(f"Several sources go into a folder: write {arguments.target}/ (with a slash).")
     files = size = unchanged = 0
@@ -182,7 +182,7 @@ def _storage() -> "Storage":
     return Storage(Home.find().root)
 
 
-def _say_where(storage: "Storage", urls: Sequence[str]) -> None:
+def say_where(storage: "Storage", urls: Sequence[str]) -> None:
     """One line for each bucket that is in the home only because nobody said where it is."""
     from stoker.storage.place import Place
 

@@ -76,14 +76,13 @@ def submit_training(arguments: Arguments) -> int:
     values = _with_absolute_job_dir(reading.values)
     if image is not None:
         from stoker.cli.containers import of_image
-        from stoker.packaging.tree import source_of_directory
 
         master = _master_config(arguments)
         own = {"command": master.get("containerCommand") or (), "args": master.get("containerArgs") or ()}
-        values, directory = of_image(values, image, home=home, **own)
-        return _submit(arguments, values, look_at(source_of_directory(directory), values, home=home), (), home=home)
-    code = _code_of_training(arguments, values, reading.packages, home=home)
-    return _submit(arguments, values, code, reading.packages, home=home)
+        values, code = of_image(values, image, home=home, **own)
+        return _submit(arguments, values, code, (), home=home)
+    package = _code_of_training(arguments, values, reading.packages, home=home)
+    return _submit(arguments, values, package, reading.packages, home=home)
 
 
 def _image(arguments: Arguments, module: str | None, packages: tuple[str, ...]) -> str | None:

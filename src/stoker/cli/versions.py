@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker.cli import flags
-from stoker.cli.gcloud import add_global_flags
+from stoker.cli.gcloud import add_global_flags, add_region_flag
 from stoker.cli.output import print_json, say
 from stoker.cli.parser import Arguments, Parser
 from stoker.cli.version_report import print_version, print_versions
@@ -20,6 +20,16 @@ _UNUSED_FLAGS = (
     "--max-nodes",
     "--metric-targets",
     "--service-account",
+    "--explanation-method",
+    "--num-integral-steps",
+    "--num-paths",
+    "--image",
+    "--ports",
+    "--health-route",
+    "--predict-route",
+    "--env-vars",
+    "--command",
+    "--args",
 )
 
 
@@ -89,10 +99,10 @@ def _build_create(parser: Parser) -> None:
     )
     command.add_argument("version", metavar="VERSION", help="letters, digits and underscores, starting with a letter")
     _add_model(command)
-    place = command.add_mutually_exclusive_group(required=True)
+    place = command.add_mutually_exclusive_group()
     place.add_argument("--origin", metavar="DIR", help="the model's folder: a path, gs:// or s3://")
     place.add_argument("--job", metavar="JOB", help="the job that made it; of a search, its best trial")
-    place.add_argument("--config", metavar="FILE", help="AI Platform's Version resource; flags win over it")
+    command.add_argument("--config", metavar="FILE", help="AI Platform's Version resource; flags win over it")
     command.add_argument("--trial", type=flags.positive, metavar="N", help="with --job: this trial")
     command.add_argument("--framework", metavar="NAME", help="scikit-learn, xgboost, tensorflow, …; told by the files")
     command.add_argument("--runtime-version", metavar="NAME", help="the runtime that it is to predict on")
@@ -106,7 +116,7 @@ def _build_create(parser: Parser) -> None:
     command.add_argument("--metadata", type=flags.key_values, action="append", metavar="K=V,…", help="kept with it")
     command.add_argument("--alias", metavar="A", help="what it is called besides: production")
     unused = command.add_argument_group("accepted, and without meaning here")
-    for flag in (*_UNUSED_FLAGS, "--staging-bucket", "--region"):
+    for flag in (*_UNUSED_FLAGS, "--staging-bucket"):
         unused.add_argument(flag, metavar="X", help=SUPPRESS)
     unused.add_argument("--async", action="store_true", help=f"also {', '.join(_UNUSED_FLAGS)}")
     _add_output(command)
@@ -187,6 +197,19 @@ def absolute(place: str) -> str:
     return place if "://" in place else os.path.abspath(os.path.expanduser(place))
 
 
+# Fields of a version that say how Google is to run it.
+_OF_THE_CLOUD = {
+    "name",
+    "machineType",
+    "autoScaling",
+    "manualScaling",
+    "acceleratorConfig",
+    "container",
+    "explanationConfig",
+    "requestLoggingConfig",
+    "routes",
+    "serviceAccount",
+}
 # AI Platform's Version resource, in our words.
 _FIELDS = {
     "deploymentUri": "origin",
@@ -219,6 +242,8 @@ def _values(arguments: Arguments) -> dict[str, Any]:
     values = {name: value for name, value in given.items() if value is not None}
     if arguments.config is not None:
         values = {**_read(Path(arguments.config)), **values}
+    if "origin" not in values and "job" not in values:
+        raise UsageError("One of the arguments --origin --job --config is required, to say where the model is.")
     if "origin" in values:
         values["origin"] = absolute(values["origin"])
     values["package_uris"] = [absolute(uri) for uri in values.get("package_uris", ())]
@@ -229,7 +254,7 @@ def _read(path: Path) -> dict[str, Any]:
     from stoker.schema.dialects.document import load
 
     found = load(path)
-    unknown = sorted(found.keys() - _FIELDS.keys() - {"name", "machineType", "autoScaling", "manualScaling"})
+    unknown = sorted(found.keys() - _FIELDS.keys() - _OF_THE_CLOUD)
     if unknown:
         raise UsageError(
             f"{path} has fields that a version has not: {', '.join(unknown)}. Known: {', '.join(_FIELDS)}."
@@ -239,6 +264,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _add_model(command: Parser) -> None:
     command.add_argument("--model", required=True, metavar="MODEL", help="the model's name")
+    add_region_flag(command)
 
 
 def _add_which(command: Parser) -> None:

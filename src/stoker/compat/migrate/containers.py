@@ -73,16 +73,21 @@ def find_dockerfile(folder: Path) -> Path | None:
 def job_of(container: Container, context: Path) -> Values:
     """Its command as a job's, in the words of the directory that the image was built of."""
     words = [_outside(word, container, context) for word in container.command]
+    variables = dict(container.variables)
+    if (root := _module_root(container, context)) is not None:
+        variables["PYTHONPATH"] = root  # seen from the package, where the command runs
+    return as_job(words, container.requirements, variables)
+
+
+def as_job(words: list[str], requirements: Iterable[str], variables: dict[str, str]) -> Values:
+    """A container's command as a job's, with what it needs."""
     if words and _PYTHON.fullmatch(words[0]):
-        words[0] = "python"
+        words = ["python", *words[1:]]
     found: Values = {"kind": "command", "command": words, "data": {"stoker": {"container": True}}}
     environment: Values = {}
-    if container.requirements:
-        environment["requirements"] = list(container.requirements)
-    own = {name: value for name, value in container.variables.items() if name != "PATH" and "$" not in value}
-    if (root := _module_root(container, context)) is not None:
-        own["PYTHONPATH"] = root  # seen from the package, where the command runs
-    if own:
+    if lines := list(requirements):
+        environment["requirements"] = lines
+    if own := {name: value for name, value in variables.items() if name != "PATH" and "$" not in value}:
         environment["variables"] = own
     return {**found, "environment": environment} if environment else found
 
@@ -133,10 +138,13 @@ def _variables(text: str) -> dict[str, str]:
 
 
 def _copies(text: str, folder: str) -> list[tuple[str, str]]:
-    words = [word for word in shlex.split(text) if not word.startswith("--")]
+    listed = _command(text) if text.startswith("[") else shlex.split(text)
+    words = [word for word in listed if not word.startswith("--")]
     if len(words) < 2:
         return []
     target = posixpath.join(folder, words[-1])
+    if len(words) > 2 or words[-1] in (".", ".."):
+        target = f"{target.rstrip('/')}/"  # several go into a folder
     return [(posixpath.normpath(source), target) for source in words[:-1]]
 
 
