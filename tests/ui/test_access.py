@@ -79,6 +79,8 @@ FOCUS = """() => {
 def test_tab_leads_through_the_page_as_it_is_read(page: "Page", site: Site, demo: Demo) -> None:
     page.goto(f"{site.url}/jobs/{demo.search}")
     expect(page.locator("main")).to_contain_text("stopped here")
+    # What comes later would move what is counted below.
+    expect(page.locator("[aria-label^='Parallel coordinates: 12 lines']")).to_be_visible()
     stops = []
     for _ in range(120):
         page.keyboard.press("Tab")
