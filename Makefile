@@ -3,6 +3,8 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
+# Tests start hundreds of Pythons, and none should compile all our modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help quickstart test test-ray test-pages check bench format clean
 .DEFAULT_GOAL := help
