@@ -4,7 +4,7 @@ import gzip
 import hashlib
 import mimetypes
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -52,9 +52,28 @@ class PageFiles:
         return text
 
 
+class _Prepared(Mapping[str, PageFile]):
+    """Each is made ready when it is first asked for: a browser asks for four of them."""
+
+    def __init__(self, contents: Mapping[str, bytes]) -> None:
+        self._contents = contents
+        self._made: dict[str, PageFile] = {}
+
+    def __getitem__(self, name: str) -> PageFile:
+        if name not in self._made:
+            self._made[name] = _file(name, self._contents[name])
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._contents)
+
+    def __len__(self) -> int:
+        return len(self._contents)
+
+
 @lru_cache(maxsize=1)
 def files_of_page() -> PageFiles:
-    """Reads and compresses some tens of small files the first time, so not at the server's start."""
+    """Reads some tens of small files the first time, so not at the server's start."""
     paths = sorted(path for path in _ROOT.rglob("*") if path.is_file() and path.name not in _TEMPLATES)
     contents = {path.relative_to(_ROOT).as_posix(): path.read_bytes() for path in paths}
     templates = {name: (_ROOT / name).read_text() for name in _TEMPLATES}
@@ -64,8 +83,7 @@ def files_of_page() -> PageFiles:
     scripts = {name: content.decode() for name, content in contents.items() if name.endswith(".js") and name != _FIRST}
     contents["js/all.js"] = bundle(scripts, first=_SHELL).encode()
     contents["css/all.css"] = b"\n".join(contents[name] for name in _STYLES)
-    files = {name: _file(name, content) for name, content in contents.items()}
-    return PageFiles(files, templates, digest=everything.hexdigest()[:16])
+    return PageFiles(_Prepared(contents), templates, digest=everything.hexdigest()[:16])
 
 
 def _file(name: str, content: bytes) -> PageFile:

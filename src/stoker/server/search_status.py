@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 from stoker.errors import NotFoundError
@@ -60,7 +60,8 @@ class SearchViews:
             self._views.popitem(last=False)
         news = self._store.search_results(job, after=view.cursor)
         if news.results:
-            view.results |= {result.number: _result(spec, result) for result in news.results}
+            metrics = [objective.metric for objective in spec.objectives]
+            view.results |= {result.number: _result(result, metrics, spec.space) for result in news.results}
             _conclude(spec, view)
         view.cursor = news.cursor
         return view
@@ -94,8 +95,8 @@ def _conclude(spec: SearchSpec, view: _View) -> None:
     view.importance = parameter_importance(spec, counted)
 
 
-def _result(spec: SearchSpec, trial: SearchResult) -> TrialResult:
-    values = tuple(trial.objectives.get(objective.metric) for objective in spec.objectives)
-    searched = {name: value for name, value in trial.hparams.items() if name in spec.space}
+def _result(trial: SearchResult, metrics: Sequence[str], space: Container[str]) -> TrialResult:
+    values = tuple(trial.objectives.get(metric) for metric in metrics)
+    searched = {name: value for name, value in trial.hparams.items() if name in space}
     outcome = None if trial.outcome is None else Outcome(trial.outcome)
     return TrialResult(trial.number, searched, values, 0, outcome)

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Row, Select, bindparam, func, select
 
 from stoker.schema.record import CheckpointRecord
 from stoker.schema.state import Intent, JobState
+from stoker.server.quick_json import read_json
 from stoker.server.store import jobs as job_rows
 from stoker.server.store import runs as run_rows
 from stoker.server.store import series
@@ -61,11 +62,11 @@ def rows(connection: Connection, job: str, chosen: Sequence[int] | None) -> list
     found = job_rows.find(connection, job)
     make = _Maker(run_rows.wanted(found), is_search=found.search is not None)
     if chosen is None:
-        return [make.row(row) for row in connection.execute(_ROWS, {"number": found.number})]
+        return [make.row(row) for row in connection.execute(_ROWS, {"number": found.number}).fetchall()]
     made: list[TrialRow] = []
     for at in range(0, len(chosen), _IDS):
         keys = {"number": found.number, "chosen": list(chosen[at : at + _IDS])}
-        made += [make.row(row) for row in connection.execute(_CHOSEN, keys)]
+        made += [make.row(row) for row in connection.execute(_CHOSEN, keys).fetchall()]
     return made
 
 
@@ -121,6 +122,8 @@ def _newest_at(connection: Connection, job: int, trial: int, steps: Sequence[int
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested names with dots; lists and empty tables stay as they are."""
+    if not prefix and isinstance(values, dict) and dict not in map(type, values.values()):
+        return values  # most are flat as they are
     flat: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping) and value:
@@ -141,9 +144,8 @@ class _Maker:
     def row(self, row: Row[Any]) -> TrialRow:
         # All at once: to ask a row for a column by its name takes as long as all else here.
         line: Any = row
-        number, run, stop, outcome, objective, progress, started, ended, bracket, parent, _, _, hparams, found, over = (
-            line
-        )
+        number, run, stop, outcome, objective, progress, started, ended, bracket, parent, *rest = line
+        stopped, invalid, hparams, found, over = rest
         state = self._states.get((run, stop))
         if state is None:
             state = self._states[run, stop] = run_rows.fold(row, self._intent)
@@ -157,9 +159,9 @@ class _Maker:
             ended=ended,
             bracket=bracket or 0,
             parent=parent,
-            stopped=job_rows.why_stopped(row),
-            hparams=flatten(json.loads(hparams)),
-            metrics=json.loads(found),
+            stopped=job_rows.why_stopped(invalid=invalid, stopped=stopped),
+            hparams=flatten(read_json(hparams)),
+            metrics=read_json(found),
             is_settled=bool(over) and (outcome is not None or not self._is_search),
         )
 

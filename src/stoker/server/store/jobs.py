@@ -268,15 +268,15 @@ def _trial(row: Row[Any], of_trial: Sequence[Row[Any]], intent: Intent) -> Trial
         objective=row.objective,
         objectives=json.loads(row.objectives or "{}"),
         outcome=row.outcome,
-        stopped=why_stopped(row),
+        stopped=why_stopped(invalid=row.invalid, stopped=row.stopped),
         bracket=row.bracket or 0,
         parent=row.parent,
         seed=row.seed,
     )
 
 
-def why_stopped(row: Row[Any]) -> str:
-    return f"invalid hyperparameters: {row.invalid}" if row.invalid is not None else row.stopped or ""
+def why_stopped(*, invalid: str | None, stopped: str | None) -> str:
+    return f"invalid hyperparameters: {invalid}" if invalid is not None else stopped or ""
 
 
 def summaries(connection: Connection, rows: Sequence[Row[Any]]) -> list[JobSummary]:
