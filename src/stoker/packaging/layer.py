@@ -73,6 +73,7 @@ def provided_folder(home: Home) -> Path:
         "stoker": own,
         "hypertune": own / "packaging" / "provided" / "hypertune",
         "determined": own / "compat" / "names" / "determined",
+        "determined_common": own / "compat" / "names" / "determined_common",
         "stoker_buckets": own / "gateway" / "provided" / "stoker_buckets",
         "stoker_old_imports.py": own / "packaging" / "provided" / "stoker_old_imports.py",
         "stoker_torchvision.py": own / "packaging" / "provided" / "stoker_torchvision.py",

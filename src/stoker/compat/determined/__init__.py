@@ -5,13 +5,38 @@ from typing import Any
 
 from stoker.compat.determined.cluster import ClusterInfo, TrialInfo, get_cluster_info
 from stoker.compat.determined.importing import import_from_path
+from stoker.compat.determined.oldest import (
+    Categorical,
+    Constant,
+    Double,
+    Integer,
+    LegacyTrial,
+    Log,
+    Trial,
+    TrialContext,
+)
 from stoker.context import InvalidHP
 
 __version__ = "0.38.1"  # the release whose names these are
 
 LOG_FORMAT = "%(levelname)s: [%(process)s] %(name)s: %(message)s"
 
-__all__ = ["LOG_FORMAT", "ClusterInfo", "InvalidHP", "TrialInfo", "get_cluster_info", "import_from_path"]
+__all__ = [
+    "LOG_FORMAT",
+    "Categorical",
+    "ClusterInfo",
+    "Constant",
+    "Double",
+    "Integer",
+    "InvalidHP",
+    "LegacyTrial",
+    "Log",
+    "Trial",
+    "TrialContext",
+    "TrialInfo",
+    "get_cluster_info",
+    "import_from_path",
+]
 
 _MODULES = (
     "common",

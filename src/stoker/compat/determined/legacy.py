@@ -3,10 +3,13 @@
 import importlib
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from stoker import context as runs
 from stoker import pytorch
+from stoker.compat.determined import old_trial
+from stoker.compat.determined.trial_context import init
 from stoker.errors import StokerError, UsageError
 from stoker.pytorch.units import unit_of
 
@@ -14,23 +17,28 @@ from stoker.pytorch.units import unit_of
 def train(spec: str) -> int:
     """Find the class, build it with the trial's hyperparameters, fit it as the file says."""
     try:
-        cls = find_class(spec)
-        settings = dict(runs.init().config_data.get("stoker", {}).get("trainer", {}))
-        if issubclass(cls, pytorch.PyTorchTrial):
-            _train_pytorch(cls, settings)
-        elif any(base.__name__ == "TFKerasTrial" for base in cls.__mro__):
-            from stoker.compat.determined.keras_trial import train_keras  # noqa: PLC0415 - TensorFlow
-
-            train_keras(cls, settings)
-        else:
-            known = "those can be an entrypoint"
-            raise UsageError(
-                f"entrypoint {spec}: {cls.__name__} is neither a PyTorchTrial nor a TFKerasTrial: {known}."
-            )
+        train_class(find_class(spec))
     except StokerError as error:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_code
     return 0
+
+
+def train_class(
+    cls: type[Any], more: Mapping[str, Any] | None = None, hparams: Mapping[str, Any] | None = None
+) -> None:
+    """`more` are settings beside the file's, and `hparams` those that the run does not set."""
+    settings = {**runs.init().config_data.get("stoker", {}).get("trainer", {}), **(more or {})}
+    if issubclass(cls, pytorch.PyTorchTrial):
+        _train_pytorch(cls, settings, dict(hparams or {}))
+    elif any(base.__name__ == "TFKerasTrial" for base in cls.__mro__):
+        from stoker.compat.determined.keras_trial import train_keras  # noqa: PLC0415 - TensorFlow
+
+        train_keras(cls, settings)
+    else:
+        raise UsageError(
+            f"{cls.__module__}:{cls.__name__} is neither a PyTorchTrial nor a TFKerasTrial: those can be an entrypoint."
+        )
 
 
 def find_class(spec: str) -> type[Any]:
@@ -50,11 +58,12 @@ def find_class(spec: str) -> type[Any]:
     return found
 
 
-def _train_pytorch(cls: type[pytorch.PyTorchTrial], settings: dict[str, Any]) -> None:
+def _train_pytorch(cls: type[pytorch.PyTorchTrial], settings: dict[str, Any], hparams: dict[str, Any]) -> None:
     """Lengths and periods are in the run's data, where `fit` finds them by itself."""
-    with pytorch.init(aggregation_frequency=settings.get("aggregation_frequency", 1)) as context:
-        trial = cls(context)
-        given = {name: settings[name] for name in ("step_zero_validation", "profiling_enabled") if name in settings}
+    with init(hparams=hparams, aggregation_frequency=settings.get("aggregation_frequency", 1)) as context:
+        trial = old_trial.build(cls, context) if old_trial.is_old(cls) else cls(context)
+        names = ("step_zero_validation", "profiling_enabled", "test_mode")
+        given = {name: settings[name] for name in names if name in settings}
         period = unit_of(settings.get("reporting_period"))
         pytorch.Trainer(trial, context).fit(
             reporting_period=period or pytorch.Batch(100),

@@ -16,7 +16,9 @@ import numpy
 import torch
 
 from stoker import pytorch
+from stoker.compat.determined import old_trial
 from stoker.compat.determined.importing import import_from_path
+from stoker.compat.determined.trial_context import with_old_names
 from stoker.errors import UsageError
 from stoker.pytorch.checkpoint import read_description
 
@@ -35,11 +37,13 @@ def load_trial_from_checkpoint_path(
     if not (folder / _WEIGHTS).is_file():
         return _load_ours(folder, trial_class, trial_kwargs)
     described = _described(folder)
-    context = pytorch.CheckpointLoadContext(
-        hparams=described.get("hparams") or {}, exp_conf=described.get("experiment_config") or {}
+    context = with_old_names(
+        pytorch.CheckpointLoadContext(
+            hparams=described.get("hparams") or {}, exp_conf=described.get("experiment_config") or {}
+        )
     )
     cls = trial_class or _find_class(folder, described)
-    trial = cls(context, **dict(trial_kwargs or {}))
+    trial = old_trial.build(cls, context) if old_trial.is_old(cls) else cls(context, **dict(trial_kwargs or {}))
     _put(read_weights(folder / _WEIGHTS), context.models, folder)
     return trial
 

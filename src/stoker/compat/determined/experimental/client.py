@@ -10,6 +10,8 @@ from stoker.compat.determined.sdk import (
     TrialMetrics,
     TrialState,
 )
+from stoker.compat.determined.sdk import TrialMetrics as TrainingMetrics
+from stoker.compat.determined.sdk import TrialMetrics as ValidationMetrics
 from stoker.compat.determined.sdk_checkpoint import (
     Checkpoint,
     CheckpointSortBy,
@@ -18,8 +20,12 @@ from stoker.compat.determined.sdk_checkpoint import (
     OrderBy,
 )
 from stoker.compat.determined.sdk_checkpoint import OrderBy as CheckpointOrderBy
+from stoker.compat.determined.sdk_checkpoint import OrderBy as ExperimentOrderBy
+from stoker.compat.determined.sdk_checkpoint import OrderBy as ModelOrderBy
+from stoker.compat.determined.sdk_checkpoint import OrderBy as TrialOrderBy
 from stoker.compat.determined.sdk_functions import login, of_session
 from stoker.compat.determined.sdk_models import Model, ModelVersion
+from stoker.compat.determined.sdk_orders import ExperimentSortBy, ModelSortBy, TrialSortBy
 
 __all__ = [
     "Checkpoint",
@@ -29,13 +35,21 @@ __all__ = [
     "Determined",
     "DownloadMode",
     "Experiment",
+    "ExperimentOrderBy",
+    "ExperimentSortBy",
     "ExperimentState",
     "Model",
+    "ModelOrderBy",
+    "ModelSortBy",
     "ModelVersion",
     "OrderBy",
+    "TrainingMetrics",
     "Trial",
     "TrialMetrics",
+    "TrialOrderBy",
+    "TrialSortBy",
     "TrialState",
+    "ValidationMetrics",
     "login",
 ]
 

@@ -4,6 +4,9 @@ import importlib
 from typing import Any
 
 from stoker.compat.determined.old_checkpoints import load_trial_from_checkpoint_path
+from stoker.compat.determined.old_trial import ClipGradsL2Norm, ClipGradsL2Value, reset_parameters
+from stoker.compat.determined.trial_context import OldExperimental as PyTorchExperimentalContext
+from stoker.compat.determined.trial_context import init
 from stoker.pytorch import (
     Batch,
     CheckpointLoadContext,
@@ -20,7 +23,6 @@ from stoker.pytorch import (
     TrainUnit,
     adapt_batch_sampler,
     data_length,
-    init,
     samplers,
     to_device,
 )
@@ -28,11 +30,14 @@ from stoker.pytorch import (
 __all__ = [
     "Batch",
     "CheckpointLoadContext",
+    "ClipGradsL2Norm",
+    "ClipGradsL2Value",
     "DataLoader",
     "Epoch",
     "LRScheduler",
     "MetricReducer",
     "PyTorchCallback",
+    "PyTorchExperimentalContext",
     "PyTorchTrial",
     "PyTorchTrialContext",
     "Reducer",
@@ -43,22 +48,18 @@ __all__ = [
     "data_length",
     "init",
     "load_trial_from_checkpoint_path",
+    "reset_parameters",
     "samplers",
     "to_device",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """Modules of this one are found without an import of their own; what Determined itself removed is said."""
-    if name == "experimental":  # not by `from … import`, which would ask here again
-        return importlib.import_module(f"{__name__}.experimental")
+    """Modules of this one are found without an import of their own; one that is private is used by examples."""
+    if name in ("dsat", "experimental"):  # not by `from … import`, which would ask here again
+        return importlib.import_module(f"{__name__}.{name}")
     if name == "_SimpleReducer":  # private, and yet used by examples
         from stoker.pytorch.metrics import FunctionReducer  # noqa: PLC0415
 
         return FunctionReducer
-    if name in ("ClipGradsL2Norm", "ClipGradsL2Value"):
-        raise ImportError(
-            f"{name} was removed from Determined. Clip where the optimizer steps: context.step_optimizer(optimizer,"
-            " clip_grads=lambda params: torch.nn.utils.clip_grad_norm_(params, 1.0))."
-        )
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

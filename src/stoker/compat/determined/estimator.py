@@ -1,0 +1,5 @@
+"""`determined.estimator`: not here."""
+
+from stoker.compat.refusals import UNSUPPORTED
+
+raise ImportError(f"determined.estimator is imported. {UNSUPPORTED['determined.estimator']}.")
