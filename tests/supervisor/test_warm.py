@@ -51,7 +51,9 @@ SELF = """
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     """One for all: its environment is made once, and zygotes are shared."""
     root = tmp_path_factory.mktemp("warm") / "home"
-    yield Home(root).make()
+    home = Home(root).make()
+    yield home
+    end_zygotes(home)
     kill_all_with_environment("STOKER_RUN_DIR", str(root), prefix=True)
 
 
@@ -63,8 +65,7 @@ def at_home(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def ending(home: Home, request: pytest.FixtureRequest) -> Iterator[None]:
-    yield
+def no_zygotes_of_others(home: Home, request: pytest.FixtureRequest) -> None:
     if request.node.originalname != "test_warm_process_ends_as_a_fresh_one_ends":  # they may share theirs
         end_zygotes(home)
 
@@ -207,7 +208,6 @@ def test_trials_do_not_see_each_other(lab: Lab) -> None:
         decimal.mark = os.environ["MARK"] = "seen"
         os.chdir("/")
     """
-    end_zygotes(lab.home)
     runs = [lab.start(launch(lab, code)) for _ in range(3)]
     for run in runs:
         run.wait()
