@@ -26,7 +26,8 @@ class Unanswered(Exception):
 class Nursery:
     """One at a time, started on demand; it ends with this process, or after a minute without a request."""
 
-    def __init__(self) -> None:
+    def __init__(self, python: str = sys.executable) -> None:
+        self._python = python
         self._socket: socket.socket | None = None
         self._pid = 0
         self._is_ready = False
@@ -36,10 +37,10 @@ class Nursery:
         if self._socket is not None:
             return
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        words = [sys.executable, "-P", "-m", "stoker.supervisor.nursery", _ROOM]
+        words = [self._python, "-P", "-m", "stoker.supervisor.nursery", _ROOM]
         with its:
             self._pid = os.posix_spawn(
-                sys.executable,
+                self._python,
                 words,
                 environment,
                 file_actions=[
@@ -53,16 +54,20 @@ class Nursery:
         ours.settimeout(_ANSWER_S)
         self._socket, self._is_ready = ours, False
 
-    def fork(self, words: list[str], *, log: Path, environment: Mapping[str, str]) -> ProcessId | None:
+    def fork(
+        self, words: list[str], *, log: Path, environment: Mapping[str, str], lifeline: int | None = None
+    ) -> ProcessId | None:
         """Start `python -P -m stoker.supervisor …`; None while there is none that is ready.
 
+        It hears of the end of a `lifeline` (the reading end of a pipe) as if `--lifeline` were among its words.
         Unanswered if it was asked and went away: it may have done so before or after it forked.
         """
         if self._socket is None or not self._has_begun():
             return None
         request = {"words": words, "arguments": words[4:], "log": str(log), "environment": dict(environment)}
         try:
-            self._socket.send(json.dumps({**request, "cwd": _cwd(), "umask": _umask()}).encode())
+            message = json.dumps({**request, "cwd": _cwd(), "umask": _umask()}).encode()
+            socket.send_fds(self._socket, [message], [] if lifeline is None else [lifeline])
             answer = json.loads(self._socket.recv(_MAX_BYTES))
             return ProcessId(answer["pid"], answer["start"])
         except (OSError, ValueError, KeyError) as error:

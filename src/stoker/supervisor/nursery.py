@@ -61,7 +61,7 @@ def _serve(asked: socket.socket, title: Title) -> int:
         if events & select.POLLHUP:
             return 0  # also if there is a request: who asked will not hear of it
         if events:
-            request = asked.recv(MAX_MESSAGE_BYTES)
+            request, lifelines, _, _ = socket.recv_fds(asked, MAX_MESSAGE_BYTES, 1)
             if not request:
                 return 0
             heard, said = os.pipe()
@@ -71,8 +71,10 @@ def _serve(asked: socket.socket, title: Title) -> int:
                 for descriptor in (wake_read, wake_write, heard):
                     os.close(descriptor)
                 asked.close()
-                _become(json.loads(request), title, said)
-            os.close(said)
+                flags = ["--lifeline", str(lifelines[0])] if lifelines else []
+                _become(json.loads(request), title, said, flags)
+            for descriptor in (said, *lifelines):
+                os.close(descriptor)
             os.read(heard, 1)  # only when it can be found by its command line is it known to anyone
             os.close(heard)
             asked.send(json.dumps({"pid": pid, "start": start_time(pid)}).encode())
@@ -86,12 +88,12 @@ def _reap() -> None:
         pass
 
 
-def _become(request: Mapping[str, Any], title: Title, said: int) -> NoReturn:
+def _become(request: Mapping[str, Any], title: Title, said: int, flags: list[str]) -> NoReturn:
     """In the child: what `posix_spawn` would have given it. Closes `said` once it has its own command line."""
     code = 1
     try:
         os.setsid()
-        title.set_words(request["words"])
+        title.set_words([*request["words"], *flags])
         os.close(said)
         for number in (signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
@@ -101,7 +103,7 @@ def _become(request: Mapping[str, Any], title: Title, said: int) -> NoReturn:
         os.environ.update(request["environment"])
         os.chdir(request["cwd"])
         os.umask(request["umask"])
-        code = supervise(request["arguments"])
+        code = supervise([*request["arguments"], *flags])
     except BaseException:  # noqa: BLE001 -- as an interpreter does, at whose end we are
         traceback.print_exc()
     finally:

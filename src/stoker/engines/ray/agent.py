@@ -55,6 +55,8 @@ class Agent:
         """`archive` is stoker's source."""
         self._site, self._idle_s = site, idle_s
         _unpack(archive, site.source_folder)
+        sys.path.insert(0, str(site.source_folder))
+        self._cradle = _Cradle(site)
         self._nodes: dict[tuple[str, int], Node] = {}
         self._threads = ThreadPoolExecutor(max_workers=MOST_CALLS)
         self._calls = 0
@@ -81,7 +83,7 @@ class Agent:
             # Those that have ended are remembered for a while: a late call must not start them again.
             for known in [key for key, found in self._nodes.items() if not found.is_alive][:-_MOST_KNOWN]:
                 del self._nodes[known]
-            self._nodes[run, node] = Node(run, node, self._site)
+            self._nodes[run, node] = Node(run, node, self._site, self._cradle)
         return self._nodes[run, node]
 
     def _end_when_idle(self) -> None:
@@ -96,8 +98,8 @@ class Agent:
 class Node:
     """One node of one run. Every method may be called again, by a bridge that knows nothing of the last one."""
 
-    def __init__(self, run: str, node: int, site: Site) -> None:
-        self._run, self._node, self._site = run, node, site
+    def __init__(self, run: str, node: int, site: Site, cradle: "_Cradle") -> None:
+        self._node, self._cradle = node, cradle
         self._home = site.home_folder
         job, trial, attempt = run.rsplit(".", 2)
         self._run_dir = self._home / "runs" / job / trial / attempt
@@ -167,10 +169,7 @@ class Node:
         """End the supervisor and all that it started, at once; False if something cannot be ended."""
         with self._lock:
             self._is_over = True
-        source = str(self._site.source_folder)
-        if source not in sys.path:
-            sys.path.insert(0, source)
-        from stoker import processes  # noqa: PLC0415 -- the source that the agent brought
+        from stoker import processes  # noqa: PLC0415 -- of the source that the agent brought
 
         mine = processes.with_words([b"stoker.supervisor", os.fsencode(self._run_dir)])
         started = [process for supervisor in mine for process in processes.descendants(supervisor.pid)]
@@ -196,26 +195,12 @@ class Node:
             os.close(lifeline)
 
     def _spawn(self, variables: dict[str, str], *flags: str) -> "_Process":
-        # Not our child but init's: Ray kills a worker's children with it, and then nobody would end the replicas. The
-        # pipe tells the supervisor when we are gone.
         reader, self._lifeline = os.pipe()
-        words = [self._site.python or sys.executable, "-P", "-m", "stoker.supervisor", str(self._run_dir)]
-        words += ["--node", str(self._node), *(flags or ("--lifeline", str(reader)))]
-        # Ray's token and addresses are not for user code.
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "STOKER_"))}
-        environment |= {**variables, "STOKER_HOME": str(self._home), "PYTHONPATH": str(self._site.source_folder)}
         try:
-            done = subprocess.run(
-                ["sh", "-c", _START, str(self._run_dir / "supervisor.log"), *words],
-                env=environment,
-                cwd=self._home,
-                pass_fds=() if flags else (reader,),
-                stdout=subprocess.PIPE,
-                check=True,
-            )
+            words = ["--node", str(self._node), *flags]
+            return self._cradle.start(self._run_dir, words, variables=variables, lifeline=None if flags else reader)
         finally:
             os.close(reader)
-        return _Process.of(int(done.stdout))
 
     def _noted(self) -> list[dict[str, int]]:
         try:
@@ -226,6 +211,54 @@ class Node:
     def _has_ended(self) -> bool:
         last = _end_of(self._run_dir / "spool.jsonl", _LAST_EVENT_BYTES).rpartition('{"seq":')[2]
         return '"type":"exited"' in last
+
+
+class _Cradle:
+    """Starts supervisors: forks of a nursery from the second on, fresh processes while there is none.
+
+    They are not our children but init's or the nursery's: Ray kills a worker's children with it, and then nobody would
+    end the replicas. The lifeline, a pipe, tells a supervisor when we are gone.
+    """
+
+    def __init__(self, site: Site) -> None:
+        from stoker.engines.nursery import Nursery  # noqa: PLC0415 -- as above
+
+        self._home, self._python = site.home_folder, site.python or sys.executable
+        self._source = str(site.source_folder)
+        self._nursery = Nursery(self._python)
+        self._lock = threading.Lock()
+        self._has_started = False
+
+    def start(self, run_dir: Path, flags: list[str], *, variables: dict[str, str], lifeline: int | None) -> "_Process":
+        from stoker import processes  # noqa: PLC0415 -- as above
+        from stoker.engines.nursery import Unanswered  # noqa: PLC0415
+
+        words = [self._python, "-P", "-m", "stoker.supervisor", str(run_dir), *flags]
+        # Ray's token and addresses are not for user code.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "STOKER_"))}
+        environment |= {**variables, "STOKER_HOME": str(self._home), "PYTHONPATH": self._source}
+        log = run_dir / "supervisor.log"
+        with self._lock:
+            if self._has_started:
+                self._nursery.start(environment)
+            self._has_started = True
+            try:
+                found = self._nursery.fork(words, log=log, environment=environment, lifeline=lifeline)
+            except Unanswered:
+                found = next(iter(processes.with_words([b"stoker.supervisor", os.fsencode(run_dir)])), None)
+        return _Process.of(found.pid) if found else self._spawn(words, environment, log=log, lifeline=lifeline)
+
+    def _spawn(self, words: list[str], environment: dict[str, str], *, log: Path, lifeline: int | None) -> "_Process":
+        given = () if lifeline is None else (lifeline,)
+        done = subprocess.run(
+            ["sh", "-c", _START, str(log), *words, *(["--lifeline", str(lifeline)] if given else [])],
+            env=environment,
+            cwd=self._home,
+            pass_fds=given,
+            stdout=subprocess.PIPE,
+            check=True,
+        )
+        return _Process.of(int(done.stdout))
 
 
 def visible_gpus() -> dict[str, str]:
