@@ -383,3 +383,24 @@ def test_sigusr1_shows_where_a_script_stands(script: Script, run_dir: MakeRun) -
     )
     assert ran.stdout == "on\n"
     assert "train.py" in ran.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "imports", ["import determined, torch.distributed as dist", "import torch.distributed as dist"]
+)
+def test_gloo_takes_the_place_of_nccl_where_there_is_no_gpu(script: Script, tmp_path: Path, first: str) -> None:
+    ran = script(
+        f"""
+        import {first}
+        import determined as det
+        import torch.distributed as dist
+        dist.init_process_group("nccl", init_method="file://{tmp_path}/ranks", rank=0, world_size=1)
+        print(dist.get_backend(), det.__version__)
+        dist.destroy_process_group()
+        """,
+        CUDA_VISIBLE_DEVICES="",
+    )
+
+    assert ran.stdout == "gloo 0.38.1\n", ran.stderr
+    assert ran.stderr.count("gloo takes its place") == 1
