@@ -386,9 +386,7 @@ def test_sigusr1_shows_where_a_script_stands(script: Script, run_dir: MakeRun) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "imports", ["import determined, torch.distributed as dist", "import torch.distributed as dist"]
-)
+@pytest.mark.parametrize("first", ["determined", "torch.distributed"])
 def test_gloo_takes_the_place_of_nccl_where_there_is_no_gpu(script: Script, tmp_path: Path, first: str) -> None:
     ran = script(
         f"""
