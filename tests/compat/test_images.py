@@ -7,7 +7,7 @@ import pytest
 
 from stoker.cli.old_times import with_old_times
 from stoker.cli.shipment import look_at
-from stoker.compat.images import compiled_pins, in_images, uses_of, went_with
+from stoker.compat.images import compiled_pins, in_images, is_of_runtime_1, loosened, python_2, uses_of, went_with
 from stoker.errors import StokerError
 from stoker.home import Home
 from stoker.packaging.runtimes import choose
@@ -68,6 +68,67 @@ def test_code_of_runtime_1_is_known_by_what_it_uses(line: bytes, is_old: bool) -
 )
 def test_old_releases_get_what_went_with_them(lines: list[str], also: list[str]) -> None:
     assert went_with(lines) == also
+
+
+@pytest.mark.parametrize(
+    ("pin", "instead"),
+    [
+        ("tensorflow==1.4.0", "tensorflow==1.15.5"),
+        ("tensorflow>=1.0,<1.5", "tensorflow==1.15.5"),
+        ("scikit-learn==0.19.1", "scikit-learn==0.20.4"),
+        ("h5py==2.7.0", "h5py>=2.7.0,<3"),
+        ("tensorflow==2.1.0", "tensorflow>=2.1.0,<3"),
+        ("numpy>=1.0", None),
+        ("numpy @ https://example.com/numpy.whl", None),
+    ],
+)
+def test_a_pin_that_is_gone_for_good_is_loosened_within_its_major_version(pin: str, instead: str | None) -> None:
+    assert loosened(pin) == instead
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        (b"print 'hello'", "Missing parentheses"),
+        (b"try:\n    pass\nexcept ValueError, error:\n    pass", "multiple exception types"),
+        (b"f = lambda (a, b): a", "cannot be parenthesized"),
+        (b"import cPickle as pickle", "imports cPickle"),
+        (b"try:\n    import cPickle\nexcept ImportError:\n    import pickle", None),
+        (b"x = (1,\n", None),
+        (b"import six.moves.urllib\nprint('hello')", None),
+    ],
+)
+def test_python_2_is_told_from_a_slip_of_the_pen(source: bytes, why: str | None) -> None:
+    found = python_2({"trainer/task.py": source})
+    assert found is None if why is None else found is not None and why in found and "trainer/task.py" in found
+
+
+def test_modules_that_name_each_other_as_in_python_2_have_their_folder_on_the_path() -> None:
+    files = {
+        "trainer/task.py": b"import model\nfrom trainer import util\n",
+        "trainer/model.py": b"import numpy",
+        "trainer/util.py": b"from . import model\n",
+        "trainer/__init__.py": b"",
+    }
+    assert uses_of(files, entries=["trainer/task.py"]).folders == {"trainer"}
+    plain = {**files, "trainer/task.py": b"from trainer import model\nfrom . import util\n"}
+    assert uses_of(plain, entries=["trainer/task.py"]).folders == set()
+
+
+@pytest.mark.parametrize(
+    ("source", "lines", "runtime", "is_old"),
+    [
+        (b"import tensorflow as tf\nimport numpy", [], "1.13", True),
+        (b"import tensorflow as tf", [], "2.1", False),
+        (b"import torch", [], "1.15", False),
+        (b"from keras.models import Sequential", ["keras==2.1.2"], None, True),
+        (b"from keras.models import Sequential", ["keras==2.8"], None, False),
+    ],
+)
+def test_the_runtime_and_the_keras_of_a_time_tell_it(
+    source: bytes, lines: list[str], runtime: str | None, is_old: bool
+) -> None:
+    assert is_of_runtime_1(uses_of({"a.py": source}, entries=["a.py"]), lines, runtime) is is_old
 
 
 def test_pins_are_those_of_compiled_libraries() -> None:

@@ -20,6 +20,8 @@ from stoker.home import Home
 from stoker.packaging import runtimes
 from stoker.packaging.installed import Installed
 from stoker.packaging.layer import make_layer, mend, provided_folder, site_packages
+from stoker.packaging.needs import Needs
+from stoker.packaging.resolver import Wanted
 from stoker.packaging.runtimes import Runtime, default_runtime
 from stoker.packaging.tree import source_of_directory
 
@@ -150,6 +152,23 @@ def test_pins_that_the_asked_python_has_no_build_of_get_the_nearest_that_has(
 
     assert found.python == others[1].minor
     assert found.notes == (f"pandas==1.4.1: not built for Python {own.minor}; the job runs on {others[1]}.",)
+
+
+def test_pins_that_nobody_has_a_build_of_are_loosened_and_python_2s_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supply, "_has", lambda runtime, pins: not any("==2.7.0" in pin for pin in pins))
+    program = supply.Program({}, ("h5py==2.7.0", "numpy<2", "futures==3.2.0"), {"environment": {}})
+
+    found = supply.supply_for(program, home=Home(tmp_path).make())
+
+    overrides = ("--override h5py>=2.7.0,<3", '--override futures; python_version < "3"')
+    assert found.beside == overrides
+    assert "h5py==2.7.0: not built for any Python here" in found.notes[0]
+    assert found.notes[1] == "futures==3.2.0: for Python 2, and left out."
+    wanted = Wanted.of(Needs(requirements=(*program.requirements, *overrides)), Installed(default_runtime()))
+    assert wanted.requirements == ("numpy<2", "h5py>=2.7.0,<3")
+    assert wanted.options == ()
 
 
 def test_nothing_is_mended_where_nothing_is_wrong(tmp_path: Path) -> None:

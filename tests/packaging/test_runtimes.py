@@ -89,7 +89,14 @@ def test_missing_python_is_refused_with_the_nearest(home: Home, known: list[Runt
     with pytest.raises(UsageError, match=r"no Python 3\.9 here\. The nearest is 3\.8\.18: say `--python-version 3\.8`"):
         choose(home, python="3.9")
     with pytest.raises(UsageError, match=r"3\.7 and later\. The nearest is 3\.7"):
-        choose(home, runtime="1.14", python="2.7")
+        choose(home, python="2.7")
+
+
+def test_pythons_of_old_runtime_versions_are_the_oldest_there_is(home: Home, known: list[Runtime]) -> None:
+    choice = choose(home, runtime="1.13", python="3.5")
+    assert choice.runtime.minor == "3.7"
+    assert choice.note is not None
+    assert choice.note.startswith("There is no runtime '1.13' here, nor a Python 3.5, which is too old for stoker;")
 
 
 def test_unknown_name_is_refused_with_the_nearest(home: Home, known: list[Runtime]) -> None:

@@ -75,7 +75,7 @@ def train(arguments: Arguments) -> int:
     fitted = with_old_times({"module": arguments.module_name, "environment": wanted}, code, home=home)
     arguments.python_version = fitted["environment"]["python"]
     code = _requiring(code, fitted["environment"].get("requirements", ()))
-    launch = _launch(arguments, code)
+    launch = _launch(arguments, code, fitted["environment"].get("variables", {}))
     run_dir = home.root / "runs" / "local" / launch.job
     with contextlib.ExitStack() as stack:
         if arguments.job_dir and is_local(arguments.job_dir):
@@ -106,7 +106,7 @@ def _warn(arguments: Arguments) -> None:
         say(f"Without meaning off Google's cloud, and ignored: {', '.join(unused)}.")
 
 
-def _launch(arguments: Arguments, code: Code) -> "Launch":
+def _launch(arguments: Arguments, code: Code, variables: dict[str, str]) -> "Launch":
     from stoker.schema.job import EnvironmentSpec
     from stoker.schema.launch import Launch
 
@@ -124,6 +124,7 @@ def _launch(arguments: Arguments, code: Code) -> "Launch":
             python=arguments.python_version,
             requirements=code.project.requirements,
             prefer_runtime=arguments.prefer_runtime,
+            variables=variables,
         ),
         module=arguments.module_name,
         args=arguments.user_args or (),

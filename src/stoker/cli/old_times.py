@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from stoker.cli.shipment import Code
     from stoker.home import Home
 
-_FORMAT = 2  # of what is kept; raised when the rules change
+_KEPT = {"python", "requirements", "variables", "notes"}
+_FORMAT = 3  # of what is kept; raised when the rules change
 
 
 def with_old_times(values: Values, code: "Code", *, home: "Home") -> Values:
@@ -35,6 +36,10 @@ def with_old_times(values: Values, code: "Code", *, home: "Home") -> Values:
         say(note)
     if found["python"]:
         values = overlay(values, {"environment": {"python": found["python"]}})
+    if found["variables"]:
+        own_path = values.get("environment", {}).get("variables", {}).get("PYTHONPATH", "")
+        path = ":".join(filter(None, [own_path, found["variables"]["PYTHONPATH"]]))
+        values = overlay(values, {"environment": {"variables": {"PYTHONPATH": path}}})
     if not found["requirements"]:
         return values
     own = list(values.get("environment", {}).get("requirements", ()))
@@ -47,7 +52,12 @@ def _find_out(values: Values, own: list[str], files: dict[str, bytes], memory: "
     supply = supply_for(Program(files, tuple(own), values), home=home, here=not _is_elsewhere())
     if supply.refusal:
         raise UsageError(supply.refusal)
-    found: Values = {"python": supply.python, "requirements": list(supply.requirements), "notes": list(supply.notes)}
+    found: Values = {
+        "python": supply.python,
+        "requirements": list(supply.requirements),
+        "variables": dict(supply.variables),
+        "notes": list(supply.notes),
+    }
     if supply.is_settled:
         memory.parent.mkdir(parents=True, exist_ok=True)
         write_private(memory, json.dumps(found))
@@ -59,7 +69,7 @@ def _remembered(memory: "Path") -> Values | None:
         kept: Any = json.loads(memory.read_bytes())
     except (OSError, ValueError):
         return None
-    return kept if isinstance(kept, dict) and kept.keys() == {"python", "requirements", "notes"} else None
+    return kept if isinstance(kept, dict) and kept.keys() == _KEPT else None
 
 
 def _key(values: Values, own: list[str], files: dict[str, bytes], home: "Home") -> str:

@@ -1,6 +1,7 @@
 """What the platforms' images had in them, so that packages of the time never declared it, and what went with what."""
 
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -50,8 +51,15 @@ IN_IMAGES = {
     "yaml": "pyyaml",
 }
 # AI Platform's runtime 1.15, the last one for TensorFlow 1.
-OF_RUNTIME_1 = {"tensorflow": "tensorflow==1.15.5", "sklearn": "scikit-learn==0.20.4", "xgboost": "xgboost==0.90"}
+OF_RUNTIME_1 = {
+    "keras": "keras==2.3.1",  # not in the image; the last that works with its TensorFlow
+    "sklearn": "scikit-learn==0.20.4",
+    "tensorflow": "tensorflow==1.15.5",
+    "xgboost": "xgboost==0.90",
+}
 OLD_PYTHON = "3.7"
+# Modules of Python 3 for Python 2, which a `pip freeze` there has listed. Beside Python 3 they do harm.
+FOR_PYTHON_2 = frozenset("enum34 functools32 futures pathlib subprocess32 typing".split())
 # Built from source for minutes, and mostly in vain, on a Python that has no wheel of them.
 COMPILED = frozenset(
     "h5py keras matplotlib numpy pandas pyarrow scikit-learn scipy tensorflow tensorflow-cpu tensorflow-gpu torch"
@@ -67,6 +75,16 @@ _OLD_TF = re.compile(
     rb"|\btensorflow\.contrib\b|\btensorflow\.python\.lib\.io\b"
 )
 _NEW_TF = re.compile(rb"tensorflow\.compat\.v1|tf\.compat\.v1")
+# Of what Python 3 says, and of the line that it says it of.
+_OF_PYTHON_2 = re.compile(
+    r"^Missing parentheses|multiple exception types|leading zeros|cannot be parenthesized|<> |invalid decimal literal"
+    r"|^(?:print|exec)\s+[^=(]|^print\s*>>|^raise\s+\w+\s*,|^except\s.+,\s*\w+\s*:|`",
+    re.MULTILINE,
+)
+_MODULES_OF_PYTHON_2 = frozenset(
+    "BaseHTTPServer ConfigParser HTMLParser Queue SocketServer StringIO cPickle cStringIO commands cookielib httplib"
+    " urllib2 urlparse __builtin__".split()
+)
 _OLD_SKLEARN = re.compile(rb"\bsklearn\.externals\b")
 
 # An old release did not say that it cannot work with what came after it: (name, older than, also required).
@@ -75,6 +93,9 @@ _WENT_WITH = (
     ("tensorflow", "2.5", "h5py<3"),
     ("tensorflow", "1.16", "numpy<1.20"),
     ("keras", "2.4", "h5py<3"),
+    ("keras", "2.4", "tensorflow==1.15.5"),  # it runs on one, and does not say so
+    ("keras", "2.4", "protobuf<3.21"),
+    ("keras", "2.4", "numpy<1.20"),
     ("tensorflow", "2.17", "numpy<2"),
     ("torch", "2.3", "numpy<2"),
     ("pandas", "2.2", "numpy<2"),
@@ -97,6 +118,8 @@ class Uses:
 
     modules: frozenset[str]
     is_old: bool  # written for TensorFlow 1 or for the scikit-learn of its time
+    folders: frozenset[str] = frozenset()  # whose modules import each other by their bare names, as in Python 2
+    python_2: str | None = None  # file, line and reason, where Python 3 cannot read it
 
 
 def uses_of(files: Mapping[str, bytes], *, entries: Iterable[str]) -> Uses:
@@ -104,6 +127,7 @@ def uses_of(files: Mapping[str, bytes], *, entries: Iterable[str]) -> Uses:
     reached: dict[str, bytes] = {}
     waiting = [path for path in entries if path in files] or [path for path in files if not _is_aside(path)]
     modules: set[str] = set()
+    folders: set[str] = set()
     while waiting:
         path = waiting.pop()
         if path in reached:
@@ -114,9 +138,41 @@ def uses_of(files: Mapping[str, bytes], *, entries: Iterable[str]) -> Uses:
             waiting += own
             if not own and at_top:
                 modules.add(name)
+            if own and _is_bare(name, own[0], files[path]):
+                folders.add(path.rpartition("/")[0])
     sources = list(reached.values())
     old_tf = any(map(_OLD_TF.search, sources)) and not any(map(_NEW_TF.search, sources))
-    return Uses(frozenset(modules), old_tf or any(map(_OLD_SKLEARN.search, sources)))
+    is_old = old_tf or any(map(_OLD_SKLEARN.search, sources))
+    return Uses(frozenset(modules), is_old, frozenset(folders), python_2(reached))
+
+
+def is_of_runtime_1(uses: Uses, requirements: Iterable[str], runtime: str | None) -> bool:
+    """Whether the runtime that it names, or the Keras that it pins, is one of TensorFlow 1's time."""
+    tops = {name.split(".")[0] for name in uses.modules}
+    if runtime is not None and runtime.startswith("1.") and tops & OF_RUNTIME_1.keys():
+        return True
+    parsed = [found for line in requirements if (found := _parsed(line)) is not None]
+    return "keras" in tops and any(_is_older(found, "keras", Version("2.4")) for found in parsed)
+
+
+def python_2(files: Mapping[str, bytes]) -> str | None:
+    """Where the first file is that only Python 2 can read or run, and why; None without one."""
+    for path, source in files.items():
+        try:
+            # Not for running: what today's Python warns of in code of another time is not its reader's concern.
+            with warnings.catch_warnings(action="ignore"):
+                compile(source, path, "exec", dont_inherit=True)
+        except SyntaxError as error:
+            line = (error.text or "").strip()
+            if _OF_PYTHON_2.search(f"{error.msg}\n{line}") or isinstance(error, TabError):
+                return f"{path}:{error.lineno}: {error.msg}"
+            return None
+        except ValueError:
+            return None
+        for name, at_top in _imported(source, path):
+            if at_top and name.split(".")[0] in _MODULES_OF_PYTHON_2:
+                return f"{path} imports {name}"
+    return None
 
 
 def is_of_old(name: str) -> bool:
@@ -175,6 +231,27 @@ def compiled_pins(requirements: Iterable[str]) -> list[str]:
     ]
 
 
+def loosened(line: str) -> str | None:
+    """For a pin that nobody has a build of any more: a later release of the same major version; None where none is.
+
+    TensorFlow 1, scikit-learn and XGBoost of old come as the last image had them.
+    """
+    found = _parsed(line)
+    clauses = [one for one in found.specifier if one.operator in ("==", "~=", "<", "<=")] if found else []
+    if found is None or not clauses or found.url:
+        return None
+    try:
+        bound = Version(clauses[0].version.removesuffix(".*"))
+    except InvalidVersion:
+        return None
+    name = normal_name(found.name)
+    of_image = OF_RUNTIME_1.get({"scikit-learn": "sklearn"}.get(name, name), "").partition("==")[2]
+    if of_image and bound < Version(of_image) and bound.major == Version(of_image).major:
+        return f"{name}=={of_image}"
+    lower = f">={bound}," if clauses[0].operator in ("==", "~=") else ""
+    return f"{name}{lower}<{bound.major + 1}"
+
+
 def _is_older(requirement: Requirement, name: str, version: Version) -> bool:
     """Whether it is of this library, and only releases before `version` meet it."""
     own = normal_name(requirement.name).removesuffix("-gpu").removesuffix("-cpu")
@@ -197,6 +274,13 @@ def _parsed(line: str) -> Requirement | None:
         return Requirement(line.split(" --hash")[0])
     except InvalidRequirement:
         return None
+
+
+def _is_bare(name: str, file: str, source: bytes) -> bool:
+    """Whether an import names a module beside it as if it were at the top, which Python 2 allowed in packages."""
+    written = re.search(rb"^[ \t]*(?:import|from)[ \t]+" + name.encode().split(b".")[0] + rb"\b", source, re.MULTILINE)
+    at_top = name.replace(".", "/")
+    return written is not None and file not in (f"{at_top}.py", f"{at_top}/__init__.py")
 
 
 def _is_aside(path: str) -> bool:

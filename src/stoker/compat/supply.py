@@ -4,12 +4,23 @@ The one place that decides it: submission gives it, and `stoker migrate` tells o
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
 
-from stoker.compat.images import OLD_PYTHON, as_in_image, compiled_pins, in_images, uses_of, went_with
+from stoker.compat.images import (
+    FOR_PYTHON_2,
+    OLD_PYTHON,
+    as_in_image,
+    compiled_pins,
+    in_images,
+    is_of_runtime_1,
+    loosened,
+    uses_of,
+    went_with,
+)
 from stoker.compat.refusals import refusal
 from stoker.errors import UsageError
 
@@ -29,6 +40,7 @@ class Supply:
     beside: tuple[str, ...] = ()  # requirements that old releases work with
     lacking: tuple[str, ...] = ()  # libraries of the images that cannot be had
     notes: tuple[str, ...] = ()  # a line each, to say
+    variables: Mapping[str, str] = field(default_factory=dict)
     refusal: str | None = None  # why the job cannot run, whatever it is given
     is_settled: bool = True  # the same next time, while nothing changes; not so where something could not be had
 
@@ -37,7 +49,7 @@ class Supply:
         return (*self.libraries, *self.beside)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Program:
     """The code, as far as this is about it."""
 
@@ -50,13 +62,21 @@ class Program:
         found: Mapping[str, Any] = self.values.get("environment", {})
         return found
 
-    @property
+    @cached_property
     def uses(self) -> "Uses":
-        return uses_of(self.files, entries=list(entries_of(self.values)))
+        found = uses_of(self.files, entries=list(entries_of(self.values)))
+        is_old = found.is_old or is_of_runtime_1(found, self.requirements, self.environment.get("runtime"))
+        return replace(found, is_old=is_old)
 
 
 def supply_for(program: Program, *, home: "Home", here: bool = True, look_up: bool = True) -> Supply:
     """Find out. Without `look_up` the package index is not asked; not `here`, the server's Pythons are not known."""
+    found = _supply(program, home=home, here=here, look_up=look_up)
+    folders = sorted(program.uses.folders) if program.values.get("module") else []
+    return replace(found, variables={"PYTHONPATH": ":".join(folders)}) if folders else found
+
+
+def _supply(program: Program, *, home: "Home", here: bool, look_up: bool) -> Supply:
     own = list(program.requirements)
     if program.environment.get("prefer_runtime"):  # its versions are what the user wants, whatever the package pins
         return Supply()
@@ -65,20 +85,27 @@ def supply_for(program: Program, *, home: "Home", here: bool = True, look_up: bo
     uses = program.uses
     asked = _asked(program.environment, home)
     why_not = refusal(program.values, uses.modules, is_installed=lambda name: _is_there(name, asked, own))
+    if why_not is None and uses.python_2 is not None:
+        why_not = f"{uses.python_2}. That is Python 2; stoker runs Python 3.7 and later. Convert it: `2to3 -w .`"
     if why_not is not None:
         return Supply(refusal=why_not, is_settled=False)
     place = _place(program, asked, is_old=uses.is_old, home=home, look_up=look_up)
     runtime = place.runtime
     python = runtime.minor if runtime.name != asked.name else None
+    own, overrides, text = _replaced(own, place.overrides)
+    if text:
+        place = replace(place, notes=(*place.notes, text))
     missing = missing_in(runtime, in_images(uses), own)
     names = ", ".join(missing)
     kept = as_in_image(uses, own) if runtime.minor == OLD_PYTHON else []
     if not missing:
-        return Supply(python, (), (*kept, *went_with([*own, *kept])), (), place.notes, is_settled=place.is_settled)
-    beside = (*kept, *went_with([*own, *kept, *missing]))
+        beside = (*overrides, *kept, *went_with([*own, *kept]))
+        return Supply(python, (), beside, (), place.notes, is_settled=place.is_settled)
+    beside = (*overrides, *kept, *went_with([*own, *kept, *missing]))
     if look_up and not _can_be_had([*own, *missing, *beside], program.environment, python, home=home):
         text = f"{names}: imported, not declared, and not to be had here. The job runs without it."
-        return Supply(python, (), tuple(went_with(own)), tuple(missing), (*place.notes, text), is_settled=False)
+        beside = (*overrides, *went_with(own))
+        return Supply(python, (), beside, tuple(missing), (*place.notes, text), is_settled=False)
     text = f"{names}: imported and not declared; the platforms' images had it. It is in the job's requirements."
     return Supply(python, tuple(missing), beside, (), (*place.notes, text), is_settled=place.is_settled)
 
@@ -111,8 +138,8 @@ def missing_in(runtime: "Runtime", wanted: Mapping[str, str], own: Sequence[str]
     if installed.get("xgboost-cpu") is not None:
         declared |= {"xgboost"}
     names = {normal_name(name_of(line) or line): line for line in wanted.values()}
-    if {"tensorflow", "keras"} <= {*names, *declared}:
-        names.pop("keras", None)
+    if {"tensorflow", "keras"} <= {*names, *declared} and "==" not in names.get("keras", ""):
+        names.pop("keras", None)  # it comes with it; not so with TensorFlow 1
     if "tensorflow" in names or "tensorflow" in declared:
         names = {name: line for name, line in names.items() if name not in ("numpy", "six", "h5py", "absl-py")}
     return [line for name, line in names.items() if name not in declared and not _is_met(installed, name, line)]
@@ -127,6 +154,7 @@ def _is_met(installed: "Installed", name: str, line: str) -> bool:
 class _Place:
     runtime: "Runtime"
     notes: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()  # for pins that no Python here has a build of
     is_settled: bool = True
 
 
@@ -140,14 +168,14 @@ def _place(program: Program, asked: "Runtime", *, is_old: bool, home: "Home", lo
     if asked.origin == "added":
         return _Place(asked)
     is_named = bool(program.environment.get("python"))
+    pins = compiled_pins(program.requirements) if look_up else []
     if is_old and not is_named:
         for runtime in list_runtimes(home):
             if runtime.minor == OLD_PYTHON:
                 text = f"This code is for TensorFlow 1 or scikit-learn 0.20: the job runs on {runtime}."
-                return _Place(runtime, (text,))
+                return _Place(runtime, (text,)) if not pins or _has(runtime, pins) else _loosely(runtime, pins, (text,))
         return _Place(asked, is_settled=False)
-    pins = compiled_pins(program.requirements)
-    if not pins or not look_up or _has(asked, pins):
+    if not pins or _has(asked, pins):
         return _Place(asked)
     others = [one for one in list_runtimes(home) if one.minor != asked.minor]
     if is_named:
@@ -156,7 +184,30 @@ def _place(program: Program, asked: "Runtime", *, is_old: bool, home: "Home", lo
         if _has(runtime, pins):
             text = f"{', '.join(pins)}: not built for Python {asked.minor}; the job runs on {runtime}."
             return _Place(runtime, (text,))
-    return _Place(asked, is_settled=False)
+    oldest = min([asked, *others], key=lambda one: one.interpreter.numbers)
+    return _loosely(asked if is_named else oldest, pins, ())
+
+
+def _loosely(runtime: "Runtime", pins: Sequence[str], notes: tuple[str, ...]) -> _Place:
+    """The runtime with the releases nearest to what is pinned and has no build for any Python here."""
+    lacking = [pin for pin in pins if not _has(runtime, [pin])]
+    instead = [line for pin in lacking if (line := loosened(pin)) is not None]
+    if len(instead) < len(lacking) or not _has(runtime, instead):
+        return _Place(runtime, notes, is_settled=False)
+    text = f"{', '.join(lacking)}: not built for any Python here; the job runs on {runtime} with {', '.join(instead)}."
+    return _Place(runtime, (*notes, text), tuple(instead))
+
+
+def _replaced(own: Sequence[str], instead: Sequence[str]) -> tuple[list[str], tuple[str, ...], str]:
+    """The requirements as they come to be, the lines that say so, and a note about those that are left out."""
+    from stoker.packaging.requirements import OVERRIDE, name_of  # noqa: PLC0415 - as above
+
+    needless = [line for line in own if name_of(line) in FOR_PYTHON_2]
+    overrides = [f"{OVERRIDE}{line}" for line in instead]
+    overrides += [f'{OVERRIDE}{name_of(line)}; python_version < "3"' for line in needless]
+    gone = {name_of(line) for line in (*instead, *needless)}
+    note = f"{', '.join(needless)}: for Python 2, and left out." if needless else ""
+    return [*(line for line in own if name_of(line) not in gone), *instead], tuple(overrides), note
 
 
 def _is_there(name: str, runtime: "Runtime", own: Iterable[str]) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from stoker.errors import StokerError
 from stoker.packaging.needs import Needs
+from stoker.packaging.requirements import OVERRIDE
 from stoker.packaging.resolution import Resolution
 from stoker.packaging.runtimes import Runtime
 from stoker.packaging.uv import Uv, short_reason
@@ -14,7 +15,9 @@ from stoker.packaging.uv import Uv, short_reason
 def install(resolution: Resolution, needs: Needs, runtime: Runtime, *, python: Path) -> None:
     """Put the resolution's lines into the layer of `python`; StokerError, with the installer's reason."""
     folder = python.parent.parent
-    options = [line for line in needs.requirements if line.startswith("--") and line != "--pre"]
+    options = [
+        line for line in needs.requirements if line.startswith("--") and not line.startswith(("--pre", OVERRIDE))
+    ]
     wanted = folder / "requirements.txt"
     wanted.write_text("\n".join([*options, *resolution.lines, ""]))
     if resolution.installer == "uv":

@@ -174,5 +174,7 @@ def _first(declared: list[Declared], name: str) -> Any:
 
 def _listed(value: Any) -> list[str]:
     """install_requires, which may be a list, or one text with a requirement a line."""
-    lines = value.splitlines() if isinstance(value, str) else value
+    given = [value] if isinstance(value, str) else value
+    # setuptools takes lists in lists too, which a REQUIRED_PACKAGES in brackets comes to.
+    lines = [line for one in given for line in (one.splitlines() if isinstance(one, str) else _listed(one))]
     return [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]

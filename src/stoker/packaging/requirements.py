@@ -1,7 +1,8 @@
 """Requirement files as people write them, flattened to lines that stand alone.
 
 A line is what pip would accept: `six>=1.16; python_version < "3.9"`, with `--hash=…` after it or not; or one of
-the options in `PASSED_ON`. A constraint is a line that begins with "-c ", followed by the requirement itself.
+the options in `PASSED_ON`. A constraint is a line that begins with "-c ", followed by the requirement itself; so
+does one with `OVERRIDE`, which stands for all other lines about its distribution.
 """
 
 import os
@@ -14,6 +15,7 @@ from stoker.errors import UsageError
 
 ARCHIVE_SUFFIXES = (".whl", ".tar.gz", ".tgz", ".zip", ".tar.bz2")
 PASSED_ON = ("--index-url", "--extra-index-url", "--find-links", "--no-index", "--no-binary", "--only-binary", "--pre")
+OVERRIDE = "--override "
 
 _SHORT = {"-r": "--requirement", "-c": "--constraint", "-e": "--editable", "-i": "--index-url", "-f": "--find-links"}
 _DROPPED = frozenset(("--require-hashes", "--prefer-binary", "--use-feature", "--trusted-host"))

@@ -12,7 +12,7 @@ from stoker.errors import UsageError
 from stoker.home import Home
 from stoker.packaging.installed import Installed
 from stoker.packaging.needs import Needs
-from stoker.packaging.requirements import PASSED_ON, hashes_of, name_of, without_hashes
+from stoker.packaging.requirements import OVERRIDE, PASSED_ON, hashes_of, name_of, without_hashes
 from stoker.packaging.resolution import Resolution
 from stoker.packaging.runtimes import Runtime
 from stoker.packaging.shadow import shadow_of
@@ -45,7 +45,10 @@ class Wanted:
 
     @classmethod
     def of(cls, needs: Needs, installed: Installed) -> "Wanted":
-        lines = needs.requirements
+        standing = [line.removeprefix(OVERRIDE).strip() for line in needs.requirements if line.startswith(OVERRIDE)]
+        settled = {name_of(line) for line in standing}
+        others = [line for line in needs.requirements if not line.startswith(OVERRIDE)]
+        lines = [line for line in others if (name_of(line.removeprefix("-c ")) or line) not in settled] + standing
         strange = [line for line in lines if line.startswith("-") and not line.startswith(("-c ", *PASSED_ON))]
         if strange:
             raise UsageError(f"{strange[0]!r} cannot be a requirement here. Options that can: {', '.join(PASSED_ON)}.")

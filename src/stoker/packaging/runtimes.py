@@ -72,7 +72,8 @@ def choose(home: Home, *, runtime: str | None = None, python: str | None = None)
     """The runtime that `--runtime-version` (or a runtime's name) and `--python-version` ask for.
 
     1. A runtime of that name is taken; its Python must then be the asked one.
-    2. Else the asked Python decides: the default runtime if it is one, then named, then found ones. None: UsageError.
+    2. Else the asked Python decides: the default runtime if it is one, then named, then found ones. None: UsageError,
+       or, with a version of AI Platform's runtimes and a Python too old for us, the oldest there is, with a note.
     3. Else, for a version of AI Platform's runtimes ("2.1"), the default, with a note. Other names: NotFoundError.
     """
     if python is not None and not _PYTHON_VERSION.fullmatch(python):
@@ -90,6 +91,9 @@ def choose(home: Home, *, runtime: str | None = None, python: str | None = None)
     if python is None:
         return Choice(default, f"{note}; using {default}. `stoker runtimes add {runtime} --python PATH` makes one.")
     matching = next((one for one in _runtimes(home, hint=python) if _is_version(one, python)), None)
+    if matching is None and runtime is not None and tuple(map(int, python.split("."))) < OLDEST:
+        oldest = min(_runtimes(home), key=lambda one: one.interpreter.numbers)
+        return Choice(oldest, f"{note}, nor a Python {python}, which is too old for stoker; using {oldest}.")
     if matching is None:
         raise UsageError(_no_such_python(python, home))
     return Choice(matching, f"{note}; using {matching}." if note else None)
