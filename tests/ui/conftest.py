@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,14 +22,9 @@ from stoker.schema.registry import NewModel, NewVersion
 from tests.processes import kill_all_with_environment, wait_until
 from tests.ui.chromium import find_chromium
 from tests.ui.demo import submit_job, submit_search, write_demo
-
-try:
-    from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
-except ImportError:
-    sync_playwright = None
+from tests.ui.playing import WAIT_MS, Browser, BrowserContext, Page, sync_playwright
 
 HERE = Path(__file__).parent
-WAIT_MS = 60_000
 # One process for all tabs, no GPU and none imitated: a quarter less work where there are two cores.
 LIGHT = [
     "--no-sandbox",
@@ -47,6 +42,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """These go first: xdist deals the first tests out in long runs, so that one worker starts a server and a browser.
     At the end it deals them in twos, and every worker would start its own."""
     items.sort(key=lambda item: HERE not in item.path.parents)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Tests that are skipped for want of a browser are skipped in one place, so that one line says so."""
+    report = yield
+    if report.skipped and isinstance(report.longrepr, tuple) and report.longrepr[2].endswith(MISSING):
+        report.longrepr = (__file__, 0, report.longrepr[2])
+    return report
 
 
 @dataclass
@@ -102,7 +106,7 @@ class Site:
 
 
 @pytest.fixture(scope="package")
-def site(browser: "Browser", tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     home = Home(tmp_path_factory.mktemp("ui") / "home").make()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -143,23 +147,13 @@ def demo(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Demo:
 
 
 @pytest.fixture(scope="package")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Browser"]:
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     own = tmp_path_factory.getbasetemp()
     chromium = find_chromium(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own)
     if sync_playwright is None or chromium is None:
         pytest.skip(MISSING)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=chromium,
-            args=[
-                "--no-sandbox",
-                "--disable-gpu",
-                "--process-per-site",
-                "--renderer-process-limit=1",
-                "--in-process-gpu",
-                "--disable-software-rasterizer",
-            ],
-        )
+        browser = playwright.chromium.launch(executable_path=chromium, args=LIGHT)
         yield browser
         browser.close()
 
@@ -178,7 +172,7 @@ def seen() -> Seen:
 
 
 @pytest.fixture(scope="package")
-def signed_in(browser: "Browser", site: Site) -> Iterator["BrowserContext"]:
+def signed_in(browser: Browser, site: Site) -> Iterator[BrowserContext]:
     """A browser with the cookie; one for all, so that it loads the page's code once, as a person's does."""
     context = browser.new_context(
         viewport={"width": 1280, "height": 800}, color_scheme="light", reduced_motion="reduce"
@@ -190,7 +184,7 @@ def signed_in(browser: "Browser", site: Site) -> Iterator["BrowserContext"]:
 
 
 @pytest.fixture
-def page(signed_in: "BrowserContext", seen: Seen) -> Iterator["Page"]:
+def page(signed_in: BrowserContext, seen: Seen) -> Iterator[Page]:
     """A new tab, signed in, at 1280 px, on no page yet."""
     page = signed_in.new_page()
     page.on("pageerror", lambda error: seen.errors.append(str(error)))
@@ -201,14 +195,14 @@ def page(signed_in: "BrowserContext", seen: Seen) -> Iterator["Page"]:
     page.close()
 
 
-def open_jobs(page: "Page", site: Site) -> "Page":
+def open_jobs(page: Page, site: Site) -> Page:
     """At the list of jobs, live."""
     page.goto(site.url)
     page.locator("#live[data-status=live]").wait_for()
     return page
 
 
-def go(page: "Page", address: str) -> None:
+def go(page: Page, address: str) -> None:
     """To another address within the page, as its links do: its sixty small files are not loaded anew."""
     page.evaluate(
         "address => { history.pushState(null, '', address); dispatchEvent(new Event('stoker:route')); }", address

@@ -19,7 +19,8 @@ from playwright.sync_api import Page, expect, sync_playwright
 from stoker.home import Home
 from tests.e2e.command import stoker
 from tests.processes import kill_all_with_environment, wait_until
-from tests.ui.conftest import WAIT_MS, Site
+from tests.ui.conftest import Site
+from tests.ui.playing import WAIT_MS
 
 HERE = Path(__file__).parent
 IMAGES = HERE.parent.parent / "docs" / "img"

@@ -4,11 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.ui.conftest import WAIT_MS, Demo, Seen, Site, go, open_jobs
+from tests.ui.conftest import Demo, Seen, Site, go, open_jobs
+from tests.ui.playing import Browser, Page, expect
 
-playwright = pytest.importorskip("playwright.sync_api", reason="the page is not tested: pip install playwright")
-Page, Browser, expect = playwright.Page, playwright.Browser, playwright.expect
-expect.set_options(timeout=WAIT_MS)
 pytestmark = pytest.mark.slow
 
 CHECK = (Path(__file__).parent / "access.js").read_text()
@@ -36,11 +34,11 @@ ADDRESSES = {
 }
 
 
-def findings(page: "Page") -> list[str]:
+def findings(page: Page) -> list[str]:
     return list(page.evaluate(CHECK))
 
 
-def findings_everywhere(page: "Page") -> list[str]:
+def findings_everywhere(page: Page) -> list[str]:
     """In the light and in the dark at 1280 px, and on a phone."""
     found = findings(page)
     page.emulate_media(color_scheme="dark")
@@ -52,7 +50,7 @@ def findings_everywhere(page: "Page") -> list[str]:
     return found
 
 
-def test_every_page_is_for_everybody(page: "Page", site: Site, demo: Demo, seen: Seen) -> None:
+def test_every_page_is_for_everybody(page: Page, site: Site, demo: Demo, seen: Seen) -> None:
     open_jobs(page, site)
     found = {}
     for address, text in ADDRESSES.items():
@@ -76,7 +74,7 @@ FOCUS = """() => {
 }"""
 
 
-def test_tab_leads_through_the_page_as_it_is_read(page: "Page", site: Site, demo: Demo) -> None:
+def test_tab_leads_through_the_page_as_it_is_read(page: Page, site: Site, demo: Demo) -> None:
     page.goto(f"{site.url}/jobs/{demo.search}")
     expect(page.locator("main")).to_contain_text("stopped here")
     # What comes later would move what is counted below.
@@ -98,7 +96,7 @@ def test_tab_leads_through_the_page_as_it_is_read(page: "Page", site: Site, demo
     assert any(name.startswith("Parallel coordinates: 12 lines") for name in names)
 
 
-def test_skip_link_and_dialog_take_the_focus_and_give_it_back(page: "Page", site: Site) -> None:
+def test_skip_link_and_dialog_take_the_focus_and_give_it_back(page: Page, site: Site) -> None:
     open_jobs(page, site)
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
@@ -113,9 +111,33 @@ def test_skip_link_and_dialog_take_the_focus_and_give_it_back(page: "Page", site
     assert page.evaluate("document.activeElement.id") == "main"
 
 
-def test_sign_in_page_is_for_everybody(browser: "Browser", site: Site) -> None:
+def test_sign_in_page_is_for_everybody(browser: Browser, site: Site) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": 800})
     page.goto(site.url)
 
     assert findings_everywhere(page) == []
     page.close()
+
+
+# What moved without having been touched, as browsers count it: below 0.1 is good (web.dev/cls).
+WATCH_JUMPS = """
+  window.jumped = [];
+  new PerformanceObserver((found) => {
+    for (const one of found.getEntries()) {
+      const names = one.sources.map((each) => String(each.node?.className));
+      if (!one.hadRecentInput) window.jumped.push([one.value, ...names]);
+    }
+  }).observe({type: "layout-shift", buffered: true});
+"""
+
+
+def test_nothing_jumps_while_a_page_loads(page: Page, site: Site, demo: Demo) -> None:
+    page.add_init_script(WATCH_JUMPS)
+    jumped = {}
+    for address in ("/", "/jobs/{search}", "/jobs/{failed}", "/jobs/{single}?tab=config", "/pools"):
+        page.goto(site.url + address.format(search=demo.search, single=demo.single, failed=demo.failed))
+        expect(page.locator("main")).to_contain_text(ADDRESSES[address])
+        expect(page.locator(".skeleton")).to_have_count(0)
+        jumped[address] = page.evaluate("window.jumped")
+
+    assert {address: found for address, found in jumped.items() if sum(one[0] for one in found) > 0.1} == {}

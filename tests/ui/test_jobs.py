@@ -6,24 +6,22 @@ from pathlib import Path
 import pytest
 
 from tests.processes import wait_until
-from tests.ui.conftest import WAIT_MS, Demo, Seen, Site, go
+from tests.ui.conftest import Demo, Seen, Site, go
+from tests.ui.playing import Locator, Page, Route, expect
 
-playwright = pytest.importorskip("playwright.sync_api", reason="the page is not tested: pip install playwright")
-Page, Locator, Route, expect = playwright.Page, playwright.Locator, playwright.Route, playwright.expect
-expect.set_options(timeout=WAIT_MS)
 pytestmark = pytest.mark.slow
 
 
-def row(page: "Page", job: str) -> "Locator":
+def row(page: Page, job: str) -> Locator:
     return page.locator(f'.vt-row[data-key="{job}"]')
 
 
-def act(page: "Page", job: str, what: str) -> None:
+def act(page: Page, job: str, what: str) -> None:
     page.get_by_role("button", name=f"Actions for {job}").click()
     page.get_by_role("menuitem", name=what).click()
 
 
-def test_list_tells_all_of_a_job_and_every_view_of_it_is_an_address(page: "Page", site: Site, demo: Demo) -> None:
+def test_list_tells_all_of_a_job_and_every_view_of_it_is_an_address(page: Page, site: Site, demo: Demo) -> None:
     with site.client() as client:
         job = client.job(demo.search)
     page.goto(f"{site.url}/?q=team:digits")
@@ -57,7 +55,7 @@ def test_list_tells_all_of_a_job_and_every_view_of_it_is_an_address(page: "Page"
     assert any(one.startswith(f"{demo.failed},FAILED") for one in lines)
 
 
-def test_job_is_paused_resumed_put_first_and_compared(page: "Page", site: Site, demo: Demo, seen: Seen) -> None:
+def test_job_is_paused_resumed_put_first_and_compared(page: Page, site: Site, demo: Demo, seen: Seen) -> None:
     site.submit("steered", "sleep", "600", labels={"team": "steering"})
     page.goto(f"{site.url}/?q=steer")
     expect(row(page, "steered")).to_contain_text("running")
@@ -90,11 +88,11 @@ def test_job_is_paused_resumed_put_first_and_compared(page: "Page", site: Site, 
     assert seen.errors == []
 
 
-def test_what_is_missing_slow_or_broken_is_said_in_its_place(page: "Page", site: Site, demo: Demo) -> None:
+def test_what_is_missing_slow_or_broken_is_said_in_its_place(page: Page, site: Site, demo: Demo) -> None:
     answers, held = ["slow"], []
     broken = {"error": "The server failed: out of rows.", "problems": ["see the log"]}
 
-    def answer(route: "Route") -> None:
+    def answer(route: Route) -> None:
         match answers[-1]:
             case "slow":
                 held.append(route)

@@ -8,24 +8,22 @@ import pytest
 from stoker.schema.job import Share
 from stoker.schema.record import Held, Holder, PoolNode, PoolStatus, Waiting
 from stoker.schema.state import JobState
-from tests.ui.conftest import WAIT_MS, Demo, Seen, Site
+from tests.ui.conftest import Demo, Seen, Site
 from tests.ui.demo import SCRIPT, submit_search
+from tests.ui.playing import Locator, Page, expect
 
-playwright = pytest.importorskip("playwright.sync_api", reason="the page is not tested: pip install playwright")
-Page, Locator, expect = playwright.Page, playwright.Locator, playwright.expect
-expect.set_options(timeout=WAIT_MS)
 pytestmark = pytest.mark.slow
 
 
-def card(page: "Page", name: str) -> "Locator":
+def card(page: Page, name: str) -> Locator:
     return page.locator(f'[data-card="{name}"]')
 
 
-def rows(page: "Page") -> "Locator":
+def rows(page: Page) -> Locator:
     return page.locator(".vt-body .vt-row")
 
 
-def drag_axis(page: "Page", *, part: float, of_height: tuple[float, float]) -> None:
+def drag_axis(page: Page, *, part: float, of_height: tuple[float, float]) -> None:
     """Brush the axis at this part of the parallel plot's width."""
     canvas = card(page, "parallel").locator("canvas")
     canvas.scroll_into_view_if_needed()
@@ -40,7 +38,7 @@ def drag_axis(page: "Page", *, part: float, of_height: tuple[float, float]) -> N
 
 
 def test_brushing_the_plot_filters_the_table_and_is_in_the_address(
-    page: "Page", site: Site, demo: Demo, seen: Seen
+    page: Page, site: Site, demo: Demo, seen: Seen
 ) -> None:
     page.goto(f"{site.url}/jobs/{demo.search}")
     expect(card(page, "parallel")).to_be_visible()
@@ -68,7 +66,7 @@ def test_brushing_the_plot_filters_the_table_and_is_in_the_address(
     assert seen.errors == []
 
 
-def test_trials_by_keyboard_alone(page: "Page", site: Site, demo: Demo) -> None:
+def test_trials_by_keyboard_alone(page: Page, site: Site, demo: Demo) -> None:
     page.goto(f"{site.url}/jobs/{demo.search}?sort=number")
     table = page.get_by_role("grid", name="Trials")
     expect(table).to_have_attribute("aria-rowcount", "13")
@@ -92,7 +90,7 @@ def test_trials_by_keyboard_alone(page: "Page", site: Site, demo: Demo) -> None:
     expect(card(page, "curve-loss").locator("canvas")).to_have_attribute("aria-label", re.compile("4 lines"))
 
 
-def test_live_search_grows_and_can_be_cancelled(page: "Page", site: Site, demo: Demo, seen: Seen) -> None:
+def test_live_search_grows_and_can_be_cancelled(page: Page, site: Site, demo: Demo, seen: Seen) -> None:
     name = submit_search(site.home, demo.project, "live", trials=200, steps=40, pause_s=0.05)
     page.goto(f"{site.url}/jobs/{name}")
     table = page.get_by_role("grid", name="Trials")
@@ -110,7 +108,7 @@ def test_live_search_grows_and_can_be_cancelled(page: "Page", site: Site, demo: 
     assert seen.errors == []
 
 
-def test_job_is_submitted_again_and_watched(page: "Page", site: Site, demo: Demo, seen: Seen) -> None:
+def test_job_is_submitted_again_and_watched(page: Page, site: Site, demo: Demo, seen: Seen) -> None:
     page.goto(f"{site.url}/jobs/{demo.single}")
 
     page.get_by_role("button", name="Run again").click()
@@ -128,7 +126,7 @@ def test_job_is_submitted_again_and_watched(page: "Page", site: Site, demo: Demo
     assert seen.errors == []
 
 
-def test_log_is_filtered_and_linked_to(page: "Page", site: Site, demo: Demo) -> None:
+def test_log_is_filtered_and_linked_to(page: Page, site: Site, demo: Demo) -> None:
     page.goto(f"{site.url}/jobs/{demo.single}/logs")
     log = page.get_by_role("log")
     expect(log).to_contain_text("step 32 ")
@@ -151,7 +149,7 @@ def test_log_is_filtered_and_linked_to(page: "Page", site: Site, demo: Demo) -> 
     assert "step 32 " in Path(saved.value.path()).read_text()
 
 
-def test_failure_is_told_in_words_and_leads_to_its_line(page: "Page", site: Site, demo: Demo, seen: Seen) -> None:
+def test_failure_is_told_in_words_and_leads_to_its_line(page: Page, site: Site, demo: Demo, seen: Seen) -> None:
     page.goto(f"{site.url}/jobs/{demo.failed}")
     failure = page.get_by_role("group", name="What failed")
     expect(failure).to_contain_text(f"ValueError: no rows in train.csv {SCRIPT}")
@@ -172,7 +170,7 @@ def test_failure_is_told_in_words_and_leads_to_its_line(page: "Page", site: Site
     assert seen.errors == []
 
 
-def test_checkpoint_becomes_a_model_with_its_lineage(page: "Page", site: Site, demo: Demo, seen: Seen) -> None:
+def test_checkpoint_becomes_a_model_with_its_lineage(page: Page, site: Site, demo: Demo, seen: Seen) -> None:
     with site.client() as client:
         trial = client.checkpoints(demo.search)[-1].trial
     page.goto(f"{site.url}/jobs/{demo.search}/trials/{trial}")
@@ -200,7 +198,7 @@ def test_checkpoint_becomes_a_model_with_its_lineage(page: "Page", site: Site, d
     assert seen.errors == []
 
 
-def test_queue_says_who_holds_and_who_waits(page: "Page", site: Site, demo: Demo, seen: Seen) -> None:
+def test_queue_says_who_holds_and_who_waits(page: Page, site: Site, demo: Demo, seen: Seen) -> None:
     with site.client() as client:
         (pool,) = client.pools()
     site.submit("holds_it", "sleep", "600", resources={"cpus": pool.capacity.cpus})
@@ -219,7 +217,7 @@ def test_queue_says_who_holds_and_who_waits(page: "Page", site: Site, demo: Demo
     assert seen.errors == []
 
 
-def test_nodes_of_a_cluster_show_who_holds_what_and_what_its_trouble_is(page: "Page", site: Site, seen: Seen) -> None:
+def test_nodes_of_a_cluster_show_who_holds_what_and_what_its_trouble_is(page: Page, site: Site, seen: Seen) -> None:
     """As a pool with a real Ray answers (tests/e2e/test_ray.py); the page cannot tell the difference."""
     answers = [a_cluster(nodes=3), a_cluster(nodes=0, trouble="Pool 'cluster': Nothing answers at ray-head:6379.")]
     page.route("**/api/v1/pools", lambda route: route.fulfill(body=f"[{answers[0].model_dump_json()}]"))

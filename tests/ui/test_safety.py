@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.ui.conftest import WAIT_MS, Demo, Seen, Site, go, open_jobs
+from tests.ui.conftest import Demo, Seen, Site, go, open_jobs
 from tests.ui.demo import SCRIPT
+from tests.ui.playing import Browser, Locator, Page, Route, expect
 
-playwright = pytest.importorskip("playwright.sync_api", reason="the page is not tested: pip install playwright")
-Browser, Page, Route, expect = playwright.Browser, playwright.Page, playwright.Route, playwright.expect
-expect.set_options(timeout=WAIT_MS)
 pytestmark = pytest.mark.slow
 
 POLICY = {
@@ -68,17 +66,17 @@ ADDRESSES = (
 )
 
 
-def row(page: "Page", job: str) -> "playwright.Locator":
+def row(page: Page, job: str) -> Locator:
     return page.locator(f'.vt-row[data-key="{job}"]')
 
 
-def assert_nothing_ran(page: "Page", seen: Seen) -> None:
+def assert_nothing_ran(page: Page, seen: Seen) -> None:
     assert page.evaluate("window.hacked") is None
     assert page.locator("main img, main script").count() == 0
     assert seen.errors == []
 
 
-def test_policy_is_strict_and_the_browser_holds_it(page: "Page", site: Site, seen: Seen) -> None:
+def test_policy_is_strict_and_the_browser_holds_it(page: Page, site: Site, seen: Seen) -> None:
     for address in ("/", "/login"):
         answer = page.goto(site.url + address)
         assert answer is not None
@@ -108,10 +106,10 @@ def plant(value: Any, key: str = "") -> Any:
     return value + SCRIPT if isinstance(value, str) and key in WRITTEN else value
 
 
-def test_whatever_anybody_wrote_is_text_on_every_page(page: "Page", site: Site, demo: Demo, seen: Seen) -> None:
+def test_whatever_anybody_wrote_is_text_on_every_page(page: Page, site: Site, demo: Demo, seen: Seen) -> None:
     """Our API refuses markup in some of these; the page does not count on it."""
 
-    def answer(route: "Route") -> None:
+    def answer(route: Route) -> None:
         if "/stream" in route.request.url:
             route.continue_()
             return
@@ -131,7 +129,7 @@ def test_whatever_anybody_wrote_is_text_on_every_page(page: "Page", site: Site, 
     page.unroute_all(behavior="ignoreErrors")
 
 
-def test_sign_in_is_asked_for_and_leads_where_one_wanted_to_go(browser: "Browser", site: Site) -> None:
+def test_sign_in_is_asked_for_and_leads_where_one_wanted_to_go(browser: Browser, site: Site) -> None:
     context = browser.new_context()
     page = context.new_page()
 
@@ -149,7 +147,7 @@ def test_sign_in_is_asked_for_and_leads_where_one_wanted_to_go(browser: "Browser
     context.close()
 
 
-def test_page_of_another_site_changes_nothing(page: "Page", site: Site) -> None:
+def test_page_of_another_site_changes_nothing(page: Page, site: Site) -> None:
     site.submit("not_theirs", "sleep", "600")
     other = page.context.new_page()
     # Another origin of the same machine. What the server says to a cookie from there: tests/server/test_auth.py.

@@ -9,16 +9,14 @@ import stoker.server as stoker_server
 from stoker.server.files import files_of_page
 from tests.e2e.command import submit, write_package
 from tests.processes import wait_until
-from tests.ui.conftest import WAIT_MS, Seen, Site, open_jobs
+from tests.ui.conftest import Seen, Site, open_jobs
+from tests.ui.playing import Locator, Page, expect
 
-playwright = pytest.importorskip("playwright.sync_api", reason="the page is not tested: pip install playwright")
-Page, expect = playwright.Page, playwright.expect
-expect.set_options(timeout=WAIT_MS)
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def page(page: "Page", site: Site) -> "Page":
+def page(page: Page, site: Site) -> Page:
     return open_jobs(page, site)
 
 
@@ -35,11 +33,11 @@ MAX_FIRST_PAGE_BYTES = 300 << 10
 MAX_NODES = 1500
 
 
-def row(page: "Page", job: str) -> "playwright.Locator":
+def row(page: Page, job: str) -> Locator:
     return page.locator(f'.vt-row[data-key="{job}"]')
 
 
-def test_page_asks_nobody_else_and_keeps_to_its_policy(page: "Page", site: Site, seen: Seen) -> None:
+def test_page_asks_nobody_else_and_keeps_to_its_policy(page: Page, site: Site, seen: Seen) -> None:
     sizes = page.evaluate("performance.getEntries().map(e => [e.name, e.transferSize || 0])")
 
     assert {url.split("/")[2] for url in seen.requests} == {f"127.0.0.1:{site.port}"}
@@ -65,7 +63,7 @@ def test_scripts_can_be_sent_without_their_comments() -> None:
 
 
 def test_list_is_live_and_survives_a_killed_server(
-    page: "Page", site: Site, tmp_path: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch
+    page: Page, site: Site, tmp_path: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STOKER_HOME", str(site.home.root))
     monkeypatch.delenv("STOKER_SERVER", raising=False)
@@ -100,7 +98,7 @@ def lines_of(file: Path) -> int:
     return len(file.read_text().splitlines())
 
 
-def test_keyboard_is_enough(page: "Page", site: Site) -> None:
+def test_keyboard_is_enough(page: Page, site: Site) -> None:
     site.submit("by_keys_1", "sleep", "600", labels={"team": "keys"})
     site.submit("by_keys_2", "true", labels={"team": "other"})
     expect(row(page, "by_keys_1")).to_be_visible()
@@ -126,7 +124,7 @@ def test_keyboard_is_enough(page: "Page", site: Site) -> None:
     expect(page).to_have_url(re.compile("/jobs/by_keys_1$"))
 
 
-def test_theme_is_the_systems_until_chosen_and_then_kept(page: "Page", seen: Seen) -> None:
+def test_theme_is_the_systems_until_chosen_and_then_kept(page: Page, seen: Seen) -> None:
     def background() -> str:
         return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
 

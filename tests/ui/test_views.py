@@ -11,19 +11,17 @@ from pathlib import Path
 import pytest
 
 from stoker.schema.registry import NewModel, NewVersion
-from tests.ui.conftest import WAIT_MS, Demo, Seen, Site, go, open_jobs
+from tests.ui.conftest import Demo, Seen, Site, go, open_jobs
+from tests.ui.playing import Locator, Page, expect
 
-playwright = pytest.importorskip("playwright.sync_api", reason="the page is not tested: pip install playwright")
-Page, Locator, expect = playwright.Page, playwright.Locator, playwright.expect
-expect.set_options(timeout=WAIT_MS)
 pytestmark = pytest.mark.slow
 
 
-def card(page: "Page", name: str) -> "Locator":
+def card(page: Page, name: str) -> Locator:
     return page.locator(f'[data-card="{name}"]')
 
 
-def saved(page: "Page", chart: "Locator", kind: str) -> bytes:
+def saved(page: Page, chart: Locator, kind: str) -> bytes:
     """What the menu of a chart saves."""
     chart.get_by_role("button", name="Save or view").click()
     with page.expect_download() as file:
@@ -32,7 +30,7 @@ def saved(page: "Page", chart: "Locator", kind: str) -> bytes:
 
 
 def test_curves_are_turned_as_one_likes_and_the_address_keeps_it(
-    page: "Page", site: Site, demo: Demo, seen: Seen
+    page: Page, site: Site, demo: Demo, seen: Seen
 ) -> None:
     page.goto(f"{site.url}/jobs/{demo.single}")
     chart = card(page, "curve-loss")
@@ -74,7 +72,7 @@ def test_curves_are_turned_as_one_likes_and_the_address_keeps_it(
     assert seen.errors == []
 
 
-def test_trials_are_seen_from_all_sides(page: "Page", site: Site, demo: Demo, seen: Seen) -> None:
+def test_trials_are_seen_from_all_sides(page: Page, site: Site, demo: Demo, seen: Seen) -> None:
     page.goto(f"{site.url}/jobs/{demo.search}")
     scatter = card(page, "scatter")
     scatter.get_by_label("Horizontal").select_option("dropout")
@@ -115,7 +113,7 @@ def test_trials_are_seen_from_all_sides(page: "Page", site: Site, demo: Demo, se
     assert seen.errors == []
 
 
-def test_code_environment_and_commands_are_those_of_the_job(page: "Page", site: Site, demo: Demo) -> None:
+def test_code_environment_and_commands_are_those_of_the_job(page: Page, site: Site, demo: Demo) -> None:
     open_jobs(page, site)
     go(page, f"/jobs/{demo.single}?tab=code")
     code = card(page, "code")
@@ -151,7 +149,7 @@ while not os.path.exists(os.environ["ENOUGH"]):
 """
 
 
-def test_processes_are_told_apart_in_the_log_and_measured(page: "Page", site: Site, tmp_path: Path, seen: Seen) -> None:
+def test_processes_are_told_apart_in_the_log_and_measured(page: Page, site: Site, tmp_path: Path, seen: Seen) -> None:
     script, enough = tmp_path / "speak.py", tmp_path / "enough"
     script.write_text(SPEAK)
     environment = {"variables": {"ENOUGH": str(enough)}}
@@ -194,7 +192,7 @@ def serving(site: Site, model: str) -> Iterator[str]:
             process.terminate()
 
 
-def test_form_asks_a_served_model_for_a_prediction(page: "Page", site: Site, tmp_path: Path, seen: Seen) -> None:
+def test_form_asks_a_served_model_for_a_prediction(page: Page, site: Site, tmp_path: Path, seen: Seen) -> None:
     (tmp_path / "predictor.py").write_text("def predict(instances):\n    return [2 * one for one in instances]\n")
     with site.client() as client:
         client.create_model(NewModel(name="twice"))

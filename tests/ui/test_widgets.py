@@ -7,20 +7,18 @@ from typing import Any
 import pytest
 
 from tests.processes import wait_until
-from tests.ui.conftest import WAIT_MS, Seen, Site, open_jobs
+from tests.ui.conftest import Seen, Site, open_jobs
+from tests.ui.playing import Page, expect
 
-playwright = pytest.importorskip("playwright.sync_api", reason="the page is not tested: pip install playwright")
-Page, expect = playwright.Page, playwright.expect
-expect.set_options(timeout=WAIT_MS)
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def page(page: "Page", site: Site) -> "Page":
+def page(page: Page, site: Site) -> Page:
     return open_jobs(page, site)
 
 
-def run(page: "Page", code: str) -> Any:
+def run(page: Page, code: str) -> Any:
     """JavaScript with `use("charts/scale.js")` to import a module and `main` to put things into."""
     body = f"""async () => {{
       const all = await import(document.querySelector('script[type=module]').src);
@@ -31,7 +29,7 @@ def run(page: "Page", code: str) -> Any:
     return page.evaluate(body)
 
 
-def test_fewer_points_keep_every_spike_and_gap(page: "Page") -> None:
+def test_fewer_points_keep_every_spike_and_gap(page: Page) -> None:
     kept = run(
         page,
         """const { minMax, smooth, bestSoFar } = await use('charts/decimate.js');
@@ -48,7 +46,7 @@ def test_fewer_points_keep_every_spike_and_gap(page: "Page") -> None:
     assert kept["best"] == [3, 1, 1]
 
 
-def test_numbers_and_times_read_as_people_write_them(page: "Page") -> None:
+def test_numbers_and_times_read_as_people_write_them(page: Page) -> None:
     said = run(
         page,
         """const f = await use('core/format.js'), s = await use('charts/scale.js');
@@ -60,7 +58,7 @@ def test_numbers_and_times_read_as_people_write_them(page: "Page") -> None:
     assert said[8:] == ["[0,2,4,6,8,10]", "[0.00001,0.0001,0.001,0.01,0.1,1]"]
 
 
-def test_line_chart_zooms_by_drag_grows_and_is_saved_as_text(page: "Page", seen: Seen) -> None:
+def test_line_chart_zooms_by_drag_grows_and_is_saved_as_text(page: Page, seen: Seen) -> None:
     run(
         page,
         """const { lineChart } = await use('charts/line.js');
@@ -94,7 +92,7 @@ def test_line_chart_zooms_by_drag_grows_and_is_saved_as_text(page: "Page", seen:
     assert seen.errors == []
 
 
-def test_brushing_keeps_the_trials_that_pass(page: "Page") -> None:
+def test_brushing_keeps_the_trials_that_pass(page: Page) -> None:
     run(
         page,
         """const { parcoords } = await use('charts/parcoords.js');
@@ -119,7 +117,7 @@ def test_brushing_keeps_the_trials_that_pass(page: "Page") -> None:
     assert page.evaluate("window.chart.kept().length") == 500
 
 
-def test_table_of_ten_thousand_rows_holds_a_few_and_sorts(page: "Page") -> None:
+def test_table_of_ten_thousand_rows_holds_a_few_and_sorts(page: Page) -> None:
     run(
         page,
         """const { vtable } = await use('widgets/vtable.js');
@@ -142,7 +140,7 @@ def test_table_of_ten_thousand_rows_holds_a_few_and_sorts(page: "Page") -> None:
     assert rows.count() < 40
 
 
-def test_log_of_a_million_lines_does_not_move_under_the_reader(page: "Page") -> None:
+def test_log_of_a_million_lines_does_not_move_under_the_reader(page: Page) -> None:
     run(
         page,
         """const { logview } = await use('widgets/logview.js');

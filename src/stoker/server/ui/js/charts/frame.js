@@ -115,9 +115,14 @@ export function axes(pen, box, xScale, yScale, { xLabel = "", xFormat = number, 
   pen.textBaseline = "top";
   pen.textAlign = "center";
   const room = Math.max(2, Math.floor((box.right - box.left) / 84));
+  let free = -Infinity; // from where there is room for the next one's text
   for (const tick of xTicks || xScale.ticks(room)) {
-    const x = xScale.to(tick);
-    if (x >= box.left - 1 && x <= box.right + 1) pen.fillText(xFormat(tick), Math.min(Math.max(x, box.left + 8), box.right - 8), box.bottom + 5);
+    const x = xScale.to(tick), text = String(xFormat(tick)), half = text.length * 3.2;
+    if (!(x >= box.left - 1 && x <= box.right + 1)) continue;
+    const at = Math.min(Math.max(x, box.left + 8), box.right - 8);
+    if (at - half < free) continue;
+    pen.fillText(text, at, box.bottom + 5);
+    free = at + half + 4;
   }
   if (xLabel) { pen.textAlign = "right"; pen.fillText(xLabel, box.right, box.bottom + 18); }
 }

@@ -19,8 +19,8 @@ const MOST_CHARTS = 12;
 export function curves(options) { return new Curves(options); }
 
 class Curves {
-  constructor({ read, label = () => "", first = null, goal = "min", style = null, only = null, small = false }) {
-    Object.assign(this, { read, label, first, goal, style, only, small });
+  constructor({ read, label = () => "", first = null, goal = "min", style = null, only = null, small = false, over = () => false }) {
+    Object.assign(this, { read, label, first, goal, style, only, small, over });
     this.charts = new Map(); // family -> {chart, card}
     this.found = [];
     this.turn = 0;
@@ -88,7 +88,8 @@ class Curves {
     if (!names.length) {
       for (const { chart } of this.charts.values()) chart.close();
       this.charts.clear();
-      fill(this.grid, h("div", { class: "card wide" }, empty("No metrics so far", "Code reports them with ctx.report(step, loss=…); they appear here at once.")));
+      fill(this.grid, h("div", { class: "card wide" }, this.over() ? empty("No metrics", "Its code reported none. ctx.report(step, loss=…) does.")
+        : empty("No metrics so far", "Code reports them with ctx.report(step, loss=…); they appear here at once.")));
       return;
     }
     for (const [name, { chart, element }] of this.charts) if (!all.has(name)) { chart.close(); element.remove(); this.charts.delete(name); }
@@ -102,7 +103,8 @@ class Curves {
     entry.ids = new Set(lines.map((line) => line.id));
     const up = /acc|auc|f1|precision|recall|r2|score|reward|bleu/i.test(name);
     const best = this.state.best && (name === this.first ? this.goal : up ? "max" : "min");
-    entry.chart.set({ ...this.state, best });
+    const { zoom: _, ...state } = this.state; // a chart may have been zoomed just now, and tells in a moment
+    entry.chart.set({ ...state, best });
     entry.chart.setSeries(lines);
     const runs = new Set(lines.map((line) => `${line.job}/${line.trial}`)).size;
     entry.sub.textContent = runs > 1 ? `${runs} runs` : "";
@@ -121,7 +123,13 @@ class Curves {
     const { x, smooth, logX, logY, best, zoom } = this.state;
     query.set({ x: x === "step" ? null : x, smooth: smooth || null, logx: logX ? 1 : null, logy: logY ? 1 : null, best: best ? 1 : null,
       zoom: zoom ? zoom.map((at) => Number(at.toPrecision(6))).join("~") : null });
-    if ("x" in changes) { this.state.zoom = null; query.set({ zoom: null }); this.load(); return; }
+    if ("x" in changes) {
+      this.state.zoom = null;
+      query.set({ zoom: null });
+      for (const { chart } of this.charts.values()) chart.set({ zoom: null });
+      this.load();
+      return;
+    }
     for (const { chart } of this.charts.values()) chart.set(changes);
     if ("zoom" in changes) { this.#drawTools(); this.load(); }
     if ("best" in changes) this.#show();

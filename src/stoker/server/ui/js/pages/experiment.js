@@ -86,7 +86,7 @@ function showTabs(place, page) {
 }
 
 function overview(panel, page) {
-  page.view = page.job.spec.search ? searchOverview(page) : curves({ read: (axis) => readSeries(page, axis) });
+  page.view = page.job.spec.search ? searchOverview(page) : curves({ read: (axis) => readSeries(page, axis), over: () => Boolean(page.job.ended) });
   fill(panel, page.view.element);
   page.view.load();
   return () => { page.view.close(); page.view = null; };

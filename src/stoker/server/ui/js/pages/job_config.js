@@ -38,6 +38,6 @@ function environment(found) {
 
 /** What was left at its default says nothing. */
 function without(spec) {
-  return Object.fromEntries(Object.entries(spec).filter(([, value]) =>
-    value !== null && value !== "" && !(typeof value === "object" && Object.keys(value).length === 0)));
+  const kept = Object.entries(spec).map(([name, value]) => [name, value !== null && typeof value === "object" && !Array.isArray(value) ? without(value) : value]);
+  return Object.fromEntries(kept.filter(([, value]) => value !== null && value !== "" && !(typeof value === "object" && Object.keys(value).length === 0)));
 }

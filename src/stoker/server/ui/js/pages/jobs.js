@@ -18,7 +18,7 @@ const GROUPS = { active: ["PREPARING", "RUNNING", "PAUSING", "CANCELLING"], queu
 export function mount(root, ctx) {
   root.className = "fill";
   ctx.title("Jobs");
-  const said = h("p", { class: "muted" });
+  const said = h("p", { class: "muted" }, "\u00a0"); // its line is there from the start
   const notice = notices();
   const actions = h("div", { class: "row" });
   const place = h("div", { class: "grow", style: { display: "flex", minHeight: "0", flexDirection: "column" } }, loading(10));
@@ -135,15 +135,19 @@ const stateCell = (job) => h("div", {}, stateMark(job.state),
 const progressCell = (job) => h("div", { class: "row", style: { flexWrap: "nowrap" } },
   h("span", { class: "grow" }, progressBar(job.progress, job.state)), h("span", { class: "small muted num", style: { width: "34px" } }, job.progress === null ? "" : percent(job.progress)));
 
-/** Of a search its objective; of a single run the metric the server names, if it does. */
+/** Of a search its objective; of a single run, which has none, the newest value of a metric, validation first. */
 function bestOf(job) {
-  if (job.search?.best !== null && job.search?.best !== undefined) return { metric: job.search.metric, value: job.search.best };
-  return job.best ?? null;
+  if (job.search) return job.search.best === null || job.search.best === undefined ? null : { metric: job.search.metric, value: job.search.best, newest: false };
+  const all = Object.entries(job.metrics ?? {});
+  const [metric, value] = all.find(([name]) => name.startsWith("validation/")) ?? all[0] ?? [];
+  return metric ? { metric, value, newest: true } : null;
 }
 
 function bestCell(job) {
   const best = bestOf(job);
-  return best ? h("span", { title: `${best.metric} ${best.value}` }, h("span", { class: "muted" }, `${best.metric} `), number(best.value)) : h("span", { class: "muted" }, NONE);
+  if (!best) return h("span", { class: "muted" }, NONE);
+  return h("span", { title: `${best.newest ? "newest" : "best"} ${best.metric}: ${best.value}` }, h("span", { class: "muted" }, `${best.metric.split("/").at(-1)} `), number(best.value),
+    best.newest ? h("span", { class: "muted" }, " now") : null);
 }
 
 const ranFor = (job) => (job.started ? (job.ended || Date.now() / 1000) - job.started : null);

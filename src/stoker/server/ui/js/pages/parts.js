@@ -41,7 +41,7 @@ export function valuesTable(values, caption) {
   const rows = Object.entries(flatten(values));
   if (!rows.length) return h("p", { class: "muted" }, "None.");
   return h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": caption },
-    h("table", { class: "plain-table" },
+    h("table", { class: "plain-table values" },
       h("tbody", {}, rows.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { title: typeof value === "number" ? String(value) : "" }, plain(value)))))));
 }
 

@@ -34,6 +34,7 @@ function showPools(place, list, drawn, ctx) {
   }
   for (const pool of list) {
     const parts = drawn.get(pool.name);
+    parts.trouble.hidden = !pool.trouble;
     parts.draw("trouble", pool.trouble, () => (pool.trouble ? failure(new Error(pool.trouble)) : null));
     const nodes = nodeTable(pool, colourOf(pool));
     parts.nodesCard.hidden = !nodes;
@@ -46,7 +47,7 @@ function showPools(place, list, drawn, ctx) {
 }
 
 function newPool(name, drawn, ctx) {
-  const parts = { facts: body(), nodes: body(), slots: body(), holders: body(), waiting: body(), chart: historyChart(ctx, name), trouble: h("div", {}) };
+  const parts = { facts: body(), nodes: body(), slots: body(), holders: body(), waiting: body(), chart: historyChart(ctx, name), trouble: h("div", { hidden: true }) };
   const last = {};
   // What is as it was stays in the page: a link in it keeps its focus.
   parts.draw = (part, from, make) => {
