@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.cli.startup_hook import split_hook
+from stoker.compat.migrate.hooks import Hook, split_hook
 from stoker.home import Home
 from tests.e2e.command import stoker
 from tests.e2e.conftest import home
@@ -24,7 +24,26 @@ __all__ = ["home"]  # a fixture, for the tests here
 )
 def test_installs_become_requirements(tmp_path: Path, text: str, left: str, installed: list[str]) -> None:
     (tmp_path / "extra.txt").write_text("# more\ntqdm==4.0\n")
-    assert split_hook(text, beside=tmp_path) == (left, installed)
+    assert split_hook(text, beside=tmp_path) == Hook(left, tuple(installed))
+
+
+def test_packages_of_the_image_are_named_and_folders_of_the_hook_stay_its_own(tmp_path: Path) -> None:
+    text = """apt-get update && apt-get install -y ffmpeg unzip
+sudo apt install git  # for the clone
+git clone https://example.com/api.git
+pip install api/python
+/usr/bin/python -m pip install --upgrade pip six
+if ! command -v pip; then
+    apt-get install -y python3-pip
+fi
+"""
+
+    hook = split_hook(text, beside=tmp_path)
+
+    assert hook.system == ("ffmpeg", "unzip", "git")
+    assert hook.requirements == ("six",)
+    assert hook.left.splitlines()[:2] == ["git clone https://example.com/api.git", "pip install api/python"]
+    assert "    apt-get install -y python3-pip" in hook.left
 
 
 @pytest.mark.slow

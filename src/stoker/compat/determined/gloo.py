@@ -61,6 +61,20 @@ def _change(module: ModuleType) -> None:
             sys.stderr.write("warning: there is no GPU here for the nccl backend; gloo takes its place.\n")
             backend = "gloo"
             settings.pop("device_id", None)
+            _take_models_on_cpus(sys.modules["torch"].nn.parallel.DistributedDataParallel)
         return own(backend, *args, **settings)
 
     module.init_process_group = init_process_group  # type: ignore[attr-defined]
+
+
+def _take_models_on_cpus(parallel: type[Any]) -> None:
+    """Code that asks for NCCL names each rank's GPU to DistributedDataParallel, too, which on CPUs wants no name."""
+    own = parallel.__init__
+
+    @functools.wraps(own)
+    def init(
+        self: Any, module: Any, device_ids: Any = None, output_device: Any = None, *args: Any, **more: Any
+    ) -> None:
+        own(self, module, None, None, *args, **more)
+
+    parallel.__init__ = init

@@ -5,10 +5,11 @@ from typing import Any
 
 from stoker.compat.migrate.directory import Directory
 from stoker.compat.migrate.findings import Finding, Verdict
+from stoker.compat.migrate.hooks import NAME, read_hook
 from stoker.errors import ConfigError, StokerError
 from stoker.schema.dialects import determined
 from stoker.schema.dialects.document import is_determined
-from stoker.schema.dialects.reading import Values
+from stoker.schema.dialects.reading import Values, overlay
 
 
 def evidence(directory: Directory) -> Iterator[str]:
@@ -17,7 +18,7 @@ def evidence(directory: Directory) -> Iterator[str]:
     use = directory.first_use("determined")
     if use is not None:
         yield f"{use.where} imports determined"
-    for name in (".detignore", "startup-hook.sh"):
+    for name in (".detignore", NAME):
         if name in directory.paths or (directory.root / name).exists():
             yield f"there is a {name}"
 
@@ -50,6 +51,12 @@ def job_of(directory: Directory) -> tuple[Values, list[Finding], list[str]]:
             detail += f"; of no meaning without containers: {', '.join(reading.ignored)}"
         findings.append(Finding(Verdict.RUNS, "experiment", detail, path))
         values = values or reading.values
+    hook = read_hook(directory.root)
+    if hook.requirements and values:
+        values = overlay(values, {"environment": {"requirements": list(hook.requirements)}})
+    if hook.system:
+        detail = f"the machines that run the job must have {', '.join(hook.system)}, of apt"
+        findings.append(Finding(Verdict.NOTE, "system", detail, NAME))
     return values, findings, commands
 
 
