@@ -114,7 +114,7 @@ export function axes(pen, box, xScale, yScale, { xLabel = "", xFormat = number, 
   }
   pen.textBaseline = "top";
   pen.textAlign = "center";
-  const room = Math.max(2, Math.floor((box.right - box.left) / 84));
+  const room = Math.max(3, Math.floor((box.right - box.left) / 84));
   let free = -Infinity; // from where there is room for the next one's text
   for (const tick of xTicks || xScale.ticks(room)) {
     const x = xScale.to(tick), text = String(xFormat(tick)), half = text.length * 3.2;

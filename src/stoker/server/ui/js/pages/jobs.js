@@ -146,8 +146,8 @@ function bestOf(job) {
 function bestCell(job) {
   const best = bestOf(job);
   if (!best) return h("span", { class: "muted" }, NONE);
-  return h("span", { title: `${best.newest ? "newest" : "best"} ${best.metric}: ${best.value}` }, h("span", { class: "muted" }, `${best.metric.split("/").at(-1)} `), number(best.value),
-    best.newest ? h("span", { class: "muted" }, " now") : null);
+  return h("div", { title: `${best.newest ? "newest" : "best"} ${best.metric}: ${best.value}` }, h("div", {}, number(best.value)),
+    h("div", { class: "muted small ellipsis" }, best.newest ? `${best.metric}, newest` : best.metric));
 }
 
 const ranFor = (job) => (job.started ? (job.ended || Date.now() / 1000) - job.started : null);

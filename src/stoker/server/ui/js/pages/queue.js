@@ -100,7 +100,7 @@ function holders(pool) {
   const onNodes = list.some((one) => one.nodes?.length);
   const where = (one) => [...new Set((one.nodes ?? []).map((held) => names.get(held.node) ?? "a node that is gone"))].join(", ") || "not placed yet";
   return table(`Holders in ${pool.name}`, ["Job", "Trial", "Owner", { name: "CPUs", num: true }, { name: "GPUs", num: true }, ...(onNodes ? ["On"] : []), "Since"], list.map((one) => [
-    [h("i", { class: "swatch", style: { background: `var(--s${colours.get(one.job) % 10})` } }), h("a", { href: jobPath(one.job) }, one.job)],
+    h("span", { class: "held" }, h("i", { class: "swatch", style: { background: `var(--s${colours.get(one.job) % 10})` } }), h("a", { href: jobPath(one.job) }, one.job)),
     h("a", { href: trialPath(one.job, one.trial) }, String(one.trial)), one.owner, number(one.share.cpus), number(one.share.gpus), ...(onNodes ? [where(one)] : []), timeAgo(one.since)]));
 }
 
