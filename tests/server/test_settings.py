@@ -99,6 +99,7 @@ def test_known_options_are_these(tmp_path: Path) -> None:
         "max_nodes",
         "server_url",
         "gpu_types",
+        "artifacts",
     }
     of_all = {"engine", "cpus", "memory_gb", "gpus", "ignore_accelerators", "tiers"}
     assert set(PoolConfig.model_fields) == of_all | of_ray
@@ -117,6 +118,19 @@ def test_what_is_written_of_a_ray_pool_is_the_most_it_takes(tmp_path: Path) -> N
 
     assert (pool.capacity.cpus, pool.most.cpus) == (0, 4)
     assert pool.most.gpus > 1e6
+
+
+def test_place_for_artifacts_must_be_one_that_all_nodes_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    pool = '[pools.big]\nengine = "ray"\naddress = "head:6379"\nartifacts = "gs://kept/runs"\n'
+
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, pool)
+
+    assert "pools.big.artifacts: gs://kept is folder" in caught.value.problems[0]
+    mapped = load(tmp_path, f'{pool}[storage.buckets]\n"gs://kept" = "/data/kept"\n').pools["big"].ray
+    assert mapped is not None
+    assert mapped.artifacts == "gs://kept/runs"
 
 
 @pytest.mark.parametrize(

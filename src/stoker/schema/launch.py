@@ -45,7 +45,8 @@ class Launch(Model):
     in_search: bool = False  # CLOUD_ML_TRIAL_ID and TF_CONFIG's task.trial are for searches alone
     metric: str | None = None  # what the search looks at: CLOUD_ML_HP_METRIC_TAG
     warm: bool = False  # its replicas may be forked from a Python that has imported what they import
-    latest_checkpoint: str | None = None
+    latest_checkpoint: str | None = None  # a path; or a storage URL, which the supervisor fetches
+    artifacts: str | None = None  # a storage URL under which its checkpoints and models are kept beside its own disk
     seed: int = 0
     max_running_s: float | None = None
     grace_s: float = 30.0

@@ -33,6 +33,7 @@ class RayPool(Model):
     placement: Literal["pack", "spread"] = "pack"
     resources: dict[str, Amount] = {}  # of Ray's own names, taken by each node of a run
     server_url: str | None = None  # as the nodes see the server
+    artifacts: str | None = None  # a storage URL for checkpoints and models, where nodes have disks of their own
 
     @property
     def key(self) -> str:

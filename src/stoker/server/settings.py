@@ -25,7 +25,7 @@ _CLOUD_REGION = re.compile(
 
 _OF_RAY = (
     "address", "python", "node_python", "home", "placement", "resources", "autoscale", "max_nodes", "server_url",
-    "gpu_types",
+    "gpu_types", "artifacts",
 )  # fmt: skip
 _LISTEN = r"^(?:\[[0-9a-fA-F:]+\]|[0-9.]+|localhost):\d{1,5}$"
 
@@ -47,6 +47,7 @@ class PoolConfig(Model):
     memory_gb: Amount | None = None
     gpus: Amount | None = None
     gpu_types: dict[str, str] = {}
+    artifacts: Annotated[str, Field(pattern=r"^(?:gs|s3|file)://[^/].*|^/.+")] | None = None
     ignore_accelerators: bool = False
     tiers: dict[str, Tier] = {}
 
@@ -112,6 +113,7 @@ def load_settings(path: Path, *, capacity: Callable[[], Share]) -> Settings:
     if default not in pools:
         problem = f"default_pool: there is no pool {default!r} (pools: {', '.join(pools)})"
         raise ConfigError(f"{path} has 1 bad field:", [problem])
+    _check_artifacts(config, path)
     machine = capacity()
     return Settings(
         pools={name: _pool(name, pool, machine, config.server_url) for name, pool in pools.items()},
@@ -147,6 +149,24 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is not TOML: {error}.") from error
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def _check_artifacts(config: Config, path: Path) -> None:
+    """A bucket that is a folder of the home unless somebody says otherwise would be another one on every node."""
+    urls = {name: pool.artifacts for name, pool in config.pools.items() if pool.artifacts is not None}
+    if not urls:
+        return
+    from stoker.storage import Place, Storage  # noqa: PLC0415 -- few homes need it
+
+    buckets = Storage(path.parent).buckets
+    problems = [
+        f"pools.{name}.artifacts: {buckets.where(Place.parse(url))}. Nodes would have a folder each: map it under"
+        " [storage.buckets] to what all of them reach"
+        for name, url in urls.items()
+        if buckets.is_by_default(Place.parse(url))
+    ]
+    if problems:
+        raise ConfigError(f"{path} has {len(problems)} bad field{'s' if len(problems) > 1 else ''}:", problems)
 
 
 def _pool(name: str, config: PoolConfig, machine: Share, server_url: str | None) -> Pool:
@@ -185,6 +205,7 @@ def _ray(config: PoolConfig, server_url: str | None) -> RayPool | None:
         placement=config.placement,
         resources=config.resources,
         server_url=config.server_url or server_url,
+        artifacts=config.artifacts,
     )
 
 

@@ -110,6 +110,10 @@ def drain(run_dir: Path, *, home: Home, node: int = 0) -> int:
     try:
         if not spool.recovered.has_ended:
             inputs = Inputs(run_dir, spool)
+            if plan.artifacts is not None:
+                from stoker.supervisor.artifacts import Artifacts  # noqa: PLC0415 -- few runs need it
+
+                inputs.keep = Artifacts(plan, run_dir, home=home).keep
             inputs.open(plan.on_node(node), plan=plan)
             inputs.finish()
         return _Server(plan, home=home, spool=spool, node=node).finish()

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stoker.supervisor.hypertune import HypertuneTail, metric_source
 from stoker.supervisor.plan import Plan, Replica
@@ -30,6 +30,7 @@ class Inputs:
         self._event_files: EventFileTail | None = None
         self._metric: str | None = None  # what a search looks for, while nobody has reported it
         self.have_more = False
+        self.keep: Callable[[dict[str, Any]], dict[str, Any]] | None = None  # is given each checkpoint and model
         self.on_bytes: Callable[[str, str, bytes], None] | None = None  # replica, stream, every byte as it comes
 
     def open(self, replicas: Iterable[Replica], *, plan: Plan | None = None) -> None:
@@ -79,7 +80,7 @@ class Inputs:
                 if not tail.has_more:
                     break
             self.have_more |= tail.has_more
-        entries += self._reports.read()
+        entries += self._kept(self._reports.read())
         self.have_more |= self._reports.has_more
         for metrics in self._hypertune:
             entries += metrics.read()
@@ -87,6 +88,14 @@ class Inputs:
         if entries:
             self._spool.append(entries)
         return bool(entries)
+
+    def _kept(self, entries: Iterable[Entry]) -> list[Entry]:
+        if self.keep is None:
+            return list(entries)
+        return [
+            Entry(self.keep(entry.event), entry.position) if entry.event["type"] in ("checkpoint", "model") else entry
+            for entry in entries
+        ]
 
     def _from_event_files(self, others: list[Entry], *, at_once: bool = False) -> list[Entry]:
         """The metric, as long as it came in no other way: code that reports it often writes the same to TensorBoard."""
@@ -102,7 +111,7 @@ class Inputs:
         while self.read() or self.have_more:
             pass
         entries = [entry for tail in self._outputs if (entry := tail.finish()) is not None]
-        entries += self._reports.finish()
+        entries += self._kept(self._reports.finish())
         entries += self._from_event_files(entries, at_once=True)
         if entries:
             self._spool.append(entries)

@@ -61,6 +61,7 @@ class Plan:
     metric: str | None = None
     warm: bool = False
     latest_checkpoint: str | None = None
+    artifacts: str | None = None
     seed: int = 0
     max_running_s: float | None = None
     grace_s: float = 30.0

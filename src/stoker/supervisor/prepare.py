@@ -41,7 +41,12 @@ class Preparation(threading.Thread):
     def run(self) -> None:
         try:
             root = self._package()
-            self._result = self._environment(root)
+            prepared = self._environment(root)
+            if self._plan.latest_checkpoint is not None:
+                from stoker.supervisor.artifacts import fetch_checkpoint  # noqa: PLC0415 -- as below
+
+                fetch_checkpoint(self._plan, self._run_dir, home=self._home)
+            self._result = prepared
         except BaseException as error:  # noqa: BLE001 -- raised again in `result`, where the run ends because of it
             self._error = error
 

@@ -80,6 +80,10 @@ class Supervision:
         self._clustered = clustered
         self.stop = StopRequest()
         self.inputs = Inputs(run_dir, spool)
+        if plan.artifacts is not None:
+            from stoker.supervisor.artifacts import Artifacts  # noqa: PLC0415 -- few runs need it
+
+            self.inputs.keep = Artifacts(plan, run_dir, home=home).keep
         self.say: Callable[[str], None] = lambda text: None  # hears what stoker itself has to say
         self.on_slow: Callable[[], None] = lambda: None  # called when user code runs, or when that takes a while
         self.error: StokerError | None = None  # what kept user code from starting

@@ -28,6 +28,7 @@ _LOOK_S = 1.0
 _RANKS_S = 0.2
 MOST_CALLS = 10_000  # at once: each run that is watched is one
 _MOST_KNOWN = 1000
+WRITTEN = "# Written by stoker's server: of its own config.toml.\n"
 _START = 'setsid "$@" </dev/null >>"$0" 2>&1 & echo $!'
 
 
@@ -127,7 +128,7 @@ class Node:
                 self._ports[name] = listener.getsockname()[1]
         return self._ports
 
-    def start(self, launch: str, server: dict[str, Any], runtimes: str, variables: dict[str, str]) -> None:
+    def start(self, launch: str, server: dict[str, Any], files: dict[str, str], variables: dict[str, str]) -> None:
         """Write the run directory and start the supervisor, unless that was done or it is to be over already."""
         with self._lock:
             if self._supervisor is not None or self._is_over:
@@ -139,8 +140,8 @@ class Node:
                 checkpoints.mkdir(exist_ok=True)
                 if not (self._run_dir / "checkpoints").exists():
                     (self._run_dir / "checkpoints").symlink_to(checkpoints)
-            if runtimes and not (self._home / "runtimes.json").exists():
-                _write_private(self._home / "runtimes.json", runtimes)
+            for name, text in files.items():
+                _provide(self._home / name, text)
             _write_private(self._run_dir / "run.json", launch)
             self._let_go()
             self._supervisor = self._spawn(variables)
@@ -272,6 +273,13 @@ def _tell_server(home: Path, server: dict[str, Any]) -> None:
     path = home / "server.json"
     if server and not (path.exists() and path.read_text() == json.dumps(server)):
         _write_private(path, json.dumps(server))
+
+
+def _provide(path: Path, text: str) -> None:
+    """A file of the server's home, for those who look for it here; what the node's owner has put there stays."""
+    known = path.read_text() if path.exists() else WRITTEN
+    if text and known != text and known.startswith(WRITTEN):
+        _write_private(path, text)
 
 
 def _end_with_raylet(raylet: int) -> None:

@@ -13,6 +13,7 @@ import logging
 import tarfile
 import threading
 import time
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +26,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 
 from stoker.engines.ray import agent as agent_module
 from stoker.engines.ray import amounts
-from stoker.engines.ray.agent import Agent, Site
+from stoker.engines.ray.agent import WRITTEN, Agent, Site
 from stoker.engines.ray.places import find_group, note_started, places_of, read_started
 from stoker.engines.ray.raylets import LostNodeError, Raylets
 
@@ -284,11 +285,11 @@ class Cluster:
             for place, one in zip(places, ports, strict=True)
             for name, port in one.items()
         }
-        text = json.dumps({**run.launch, "addresses": addresses} if addresses else run.launch)
+        text = json.dumps({**run.launch, "addresses": addresses, "artifacts": self._settings.get("artifacts")})
         devices = self._devices(run, group)
         if not read_started(run.run_dir):
             note_started(run.run_dir, [{**place, "agent": self._agent_name(place["id"])} for place in places])
-        arguments = ("start", text, server, self._runtimes())
+        arguments = ("start", text, server, self._files())
         calls = [
             agent.do.remote(run.name, node, *arguments, own)
             for node, (agent, own) in enumerate(zip(run.agents, devices, strict=True))
@@ -412,12 +413,29 @@ class Cluster:
             return {}
         return {**found, "url": self._settings.get("server_url") or found["url"]}
 
-    def _runtimes(self) -> str:
+    def _files(self) -> dict[str, str]:
+        """What supervisors look for in their home: runtimes, and which bucket is where."""
         path = self._home / "runtimes.json"
-        return path.read_text() if path.exists() else ""
+        runtimes = path.read_text() if path.exists() else ""
+        return {"runtimes.json": runtimes, "config.toml": storage_text(self._home / "config.toml")}
 
     def _name(self, run: str) -> str:
         return f"{self._id}/{run}"
+
+
+def storage_text(config: Path) -> str:
+    """The [storage] table of this file as TOML, for the nodes; empty if it has none."""
+    try:
+        table = tomllib.loads(config.read_text()).get("storage")
+    except (OSError, ValueError):
+        return ""  # the server itself has told of it
+    return f"{WRITTEN}storage = {_toml(table)}\n" if table else ""
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(name)} = {_toml(each)}" for name, each in value.items()) + "}"
+    return json.dumps(value)  # JSON's strings, numbers and truth values are TOML's too
 
 
 def _source() -> bytes:
