@@ -1,6 +1,6 @@
 """A search of short trials over the slots of real raylets: are they all busy until the queue is empty?
 
-python -m bench.ray_search [--trials 500] [--seconds 0]: four raylets of two CPUs, with the Ray of .venv-bench.
+python -m bench.ray_search [--trials 500] [--seconds 2]: four raylets of two CPUs, with the Ray of .venv-bench.
 """
 
 import argparse
@@ -35,7 +35,7 @@ ctx.report(1, loss=ctx.hparams["x"])
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=500)
-    parser.add_argument("--seconds", type=float, default=0.0, help="that each trial sleeps")
+    parser.add_argument("--seconds", type=float, default=2.0, help="that each trial sleeps")
     parser.add_argument("--results", default="", help="write bench/results/NAME.json")
     asked = parser.parse_args()
     figures = measure(asked.trials, asked.seconds)
