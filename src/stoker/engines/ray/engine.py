@@ -57,7 +57,7 @@ class _Handle:
 
 
 class RayEngine:
-    """See `Engine` for the contract. Detached actors keep the supervisors: they outlive bridge and server."""
+    """See `Engine` for the contract. Agents keep the supervisors: they outlive bridge and server."""
 
     def __init__(self, home: Home, pool: str, settings: RayPool) -> None:
         self._home, self._pool = home, pool
