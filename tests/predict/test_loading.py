@@ -219,20 +219,6 @@ def test_broken_pickle_is_one_line(tmp_path: Path, data: bytes | None, message: 
     assert "\n" not in str(caught.value)
 
 
-def test_pickle_of_an_older_scikit_learn_is_refused_by_its_version(tmp_path: Path) -> None:
-    # What pickle writes of an estimator whose module has moved since.
-    forest = b"csklearn.ensemble.forest\nRandomForestClassifier\n)R}"
-    version = b"X\x10\x00\x00\x00_sklearn_versionq\x01X\x06\x00\x00\x000.20.4q\x02sb."
-    (tmp_path / "model.pkl").write_bytes(b"\x80\x03" + forest + version)
-
-    with pytest.raises(
-        ConfigError, match=r"pickled by scikit-learn 0\.20\.4, and .* cannot load it .*--python-version"
-    ) as said:
-        load(tmp_path, trust_pickle=True)
-
-    assert "\n" not in str(said.value)
-
-
 def test_other_version_is_said(export_sklearn: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = export_sklearn / "model.json"
     values = json.loads(path.read_text())

@@ -22,13 +22,15 @@ def build(parser: Parser) -> None:
     model.add_argument("--framework", metavar="NAME", help=f"told by the files if not given: {_FRAMEWORKS}")
     model.add_argument("--signature-name", metavar="NAME", help="TensorFlow's, or an estimator's method: predict_proba")
     model.add_argument("--prediction-class", metavar="MODULE.CLASS", help="AI Platform's custom prediction routine")
+    model.add_argument("--runtime-version", metavar="V", help="AI Platform's that it was made on, like 1.15")
+    model.add_argument("--python-version", metavar="X.Y", help="the Python that it was made on, like 3.7")
     model.add_argument("--trust", action="store_true", help="load pickles and code: they run with your rights")
     command.add_argument("--json", action="store_true", help='print {"predictions": […]}')
     add_global_flags(command)
 
 
 def predict(arguments: Arguments) -> None:
-    from stoker.predict.loading import load
+    from stoker.predict.loading import MadeOn, load
 
     what = given(arguments)
     predictor = load(
@@ -37,6 +39,7 @@ def predict(arguments: Arguments) -> None:
         framework=arguments.framework,
         prediction_class=arguments.prediction_class,
         signature_name=arguments.signature_name or what.signature_name,
+        made_on=MadeOn(arguments.runtime_version, arguments.python_version),
     )
     predictions = predictor.predict(what.instances(predictor.card.signature))
     print_predictions(predictions, as_json=arguments.json)

@@ -47,7 +47,7 @@ def predict(arguments: Arguments) -> None:
 
 def _here(arguments: Arguments, which: "Reference", what: Given) -> list[Any]:
     from stoker.client import connect
-    from stoker.predict.loading import load
+    from stoker.predict.loading import MadeOn, load
 
     version = connect().version(which)
     version.check_predicts()
@@ -56,6 +56,7 @@ def _here(arguments: Arguments, which: "Reference", what: Given) -> list[Any]:
         trust_pickle=arguments.trust,
         prediction_class=version.prediction_class,
         signature_name=arguments.signature_name or what.signature_name,
+        made_on=MadeOn(version.runtime_version, version.python_version),
     )
     return predictor.predict(what.instances(predictor.card.signature))
 

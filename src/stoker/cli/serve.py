@@ -121,7 +121,12 @@ def resolve(name: str) -> "Located":
         version = client.version(reference)
     folder = local_folder(version.url, home=home)
     return Located(
-        name=version.model, version=version.name, folder=str(folder), prediction_class=version.prediction_class
+        name=version.model,
+        version=version.name,
+        folder=str(folder),
+        prediction_class=version.prediction_class,
+        runtime_version=version.runtime_version,
+        python_version=version.python_version,
     )
 
 

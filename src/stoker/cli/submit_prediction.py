@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 from stoker.cli import flags
@@ -25,6 +26,8 @@ _MOST_WORKERS = 10  # AI Platform's own default
 _BYTES_PER_WORKER = 32 << 20
 # What may be different the next time: a crash, a kill, a disk. Exit code 2 says that the request itself is wrong.
 _RETRIED = [1, 134, 135, 137, 139, 143]
+
+_OF_AI_PLATFORM = re.compile(r"\d+\.\d+")
 
 
 def build(group: Parser) -> None:
@@ -103,7 +106,9 @@ def spec_values(arguments: Arguments, client: "Client", *, home: "Home") -> "Val
     model: dict[str, Any] = (
         {"url": _place(arguments.model_dir)} if arguments.model_dir else _registered(arguments, client)
     )
-    runtime = arguments.runtime_version or model.pop("runtime_version", None)
+    if arguments.runtime_version:
+        model["runtime_version"] = arguments.runtime_version
+    runtime = model.get("runtime_version")
     _check_model(arguments, model, home=home)
     inputs = [_place(path) for path in arguments.input_paths]
     output = _place(arguments.output_path)
@@ -124,7 +129,8 @@ def spec_values(arguments: Arguments, client: "Client", *, home: "Home") -> "Val
         "data": {"prediction": {name: value for name, value in prediction.items() if value is not None}},
         "pool": arguments.region,
         "resources": {"slots": _workers(arguments, inputs, output, client, home=home)},
-        "environment": {"runtime": runtime} if runtime else {},
+        # AI Platform's numbers tell what the model was made on; the job itself runs on a Python that stoker runs on.
+        "environment": {"runtime": runtime} if runtime and not _OF_AI_PLATFORM.fullmatch(runtime) else {},
         "restarts": {"max_restarts": arguments.max_restarts, "exit_codes": _RETRIED},
         "priority": arguments.priority,
         "labels": flags.merged(arguments.labels) or {},
@@ -151,6 +157,7 @@ def _registered(arguments: Arguments, client: "Client") -> dict[str, Any]:
         "reference": found.reference,
         "prediction_class": found.prediction_class,
         "runtime_version": found.runtime_version,
+        "python_version": found.python_version,
     }
     return {name: value for name, value in known.items() if value}
 

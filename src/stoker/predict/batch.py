@@ -20,7 +20,7 @@ from stoker.predict.base import Predictor
 from stoker.predict.batch_plan import DataFormat, Plan, awaited_plan, made_plan
 from stoker.predict.batch_rows import ShardPredictor
 from stoker.predict.batch_writing import Counts, Output
-from stoker.predict.loading import load
+from stoker.predict.loading import MadeOn, load
 from stoker.schema.model import Model
 from stoker.storage import Storage
 
@@ -36,6 +36,8 @@ class ModelPlace(Model):
     url: str
     reference: str | None = None
     prediction_class: str | None = None
+    runtime_version: str | None = None  # those it was made on, if somebody said
+    python_version: str | None = None
 
 
 class BatchSettings(Model):
@@ -96,6 +98,7 @@ def _load(settings: BatchSettings, *, home: Home) -> Predictor:
         trust_pickle=settings.trust_pickle,
         prediction_class=settings.model.prediction_class,
         signature_name=settings.signature_name,
+        made_on=MadeOn(settings.model.runtime_version, settings.model.python_version),
         home=home,
     )
 

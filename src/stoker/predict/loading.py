@@ -4,6 +4,7 @@ import inspect
 import logging
 import os
 import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,6 +22,18 @@ _DEFAULT = "serving_default"  # what AI Platform's clients name when they mean n
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class MadeOn:
+    """The runtime that somebody says a model was made on: AI Platform's --runtime-version and --python-version."""
+
+    runtime: str | None = None
+    python: str | None = None
+
+    @property
+    def is_said(self) -> bool:
+        return self.runtime is not None or self.python is not None
+
+
 def load(
     model_dir: str | os.PathLike[str],
     *,
@@ -28,9 +41,13 @@ def load(
     framework: str | None = None,
     prediction_class: str | None = None,
     signature_name: str | None = None,
+    made_on: MadeOn = MadeOn(),
     home: Home | None = None,
 ) -> Predictor:
     """The model, ready to predict.
+
+    A pickle or booster that was `made_on` another runtime, or that cannot be loaded by this one's libraries, is called
+    in a process of that runtime: predict/other_runtime.py.
 
     `model_dir` is a bundle, or a folder with one model file that some framework wrote; a URL is fetched first. What
     runs code when it is loaded (pickles, predictor.py) is refused without a yes: `trust_pickle`, the variable
@@ -40,6 +57,31 @@ def load(
     folder = local_folder(model_dir, home=home)
     card = describe(folder, framework=framework, prediction_class=prediction_class)
     ask_for_trust(folder, card, trust_pickle=trust_pickle, home=home)
+    if made_on.is_said and (other := _elsewhere(folder, card, made_on, signature_name, home)) is not None:
+        return other
+    try:
+        return _load_here(folder, card, signature_name)
+    except ConfigError:
+        if made_on.is_said or (other := _elsewhere(folder, card, made_on, signature_name, home)) is None:
+            raise
+        return other
+
+
+def _elsewhere(
+    folder: Path, card: ModelCard, made_on: MadeOn, signature_name: str | None, home: Home
+) -> Predictor | None:
+    """On the runtime that the model was made on; None where that is this one, or not known."""
+    from stoker.predict import other_runtime  # noqa: PLC0415  numpy, and most models are of here
+
+    other = other_runtime.wanted(folder, card, runtime=made_on.runtime)
+    if other is None:
+        return None
+    return other_runtime.load(
+        folder, card, other, home=home, python=made_on.python, signature_name=signature_name, say=logger.warning
+    )
+
+
+def _load_here(folder: Path, card: ModelCard, signature_name: str | None) -> Predictor:
     _find_its_code(folder)
     load_it = frameworks.loader(card.framework)
     takes_names = "signature_name" in inspect.signature(load_it).parameters

@@ -1,6 +1,5 @@
 """Scikit-learn's estimators, from pickles; the signature is what the estimator knows of itself."""
 
-import re
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     import pyarrow
 
 _FILES = ("model.joblib", "model.pkl")
-# In a pickle, an estimator's field and its value: "_sklearn_version", then a few bytes of opcodes, then "0.20.4".
-_MADE_BY = re.compile(rb"_sklearn_version.{1,12}?(\d+(?:\.\d+)+(?:\.post\d+|rc\d+)?)", re.DOTALL)
 _METHODS = ("predict", "predict_proba", "decision_function", "transform")
 
 
@@ -116,31 +113,14 @@ def unpickled(folder: Path) -> Any:
         try:
             model = joblib.load(path)
         except ModuleNotFoundError as error:
-            _refuse_if_old(path, error)
             what = f"{path} needs the module {error.name!r}, which is not here."
             raise ConfigError(f"{what} Install the package that the model was trained with.") from error
         except Exception as error:  # noqa: BLE001  unpickling runs anything, so it raises anything
-            _refuse_if_old(path, error)
             raise ConfigError(f"{path} cannot be loaded: {type(error).__name__}: {error}".splitlines()[0]) from error
     say_what_differs(path, caught)
     if not callable(getattr(model, "predict", None)) and not callable(getattr(model, "transform", None)):
         raise ConfigError(f"{path} holds a {type(model).__name__}, which has no predict().")
     return model
-
-
-def _refuse_if_old(path: Path, error: Exception) -> None:
-    """ConfigError if an older scikit-learn pickled it: its estimators' modules and fields were others."""
-    import sklearn  # noqa: PLC0415  only for the message
-
-    found = _MADE_BY.search(path.read_bytes())
-    if found is None or sklearn.__version__.startswith(found[1].decode()):
-        return
-    made_by = found[1].decode()
-    raise ConfigError(
-        f"{path} was pickled by scikit-learn {made_by}, and {sklearn.__version__}, which is here, cannot load it"
-        f" ({type(error).__name__}: {error}). Train it again on this Python, or predict in your code on the old one:"
-        f" `stoker local train --python-version 3.7 --module-name YOUR.MODULE`, with scikit-learn=={made_by} required."
-    ) from error
 
 
 def _frame() -> Any:

@@ -24,6 +24,8 @@ class Located(Model):
     version: str | None = None
     folder: str
     prediction_class: str | None = None
+    runtime_version: str | None = None  # those it was made on, if it was registered with them
+    python_version: str | None = None
 
 
 class WorkerSettings(Model):

@@ -58,10 +58,17 @@ def main() -> int:
 
 def load(located: Located, *, trust_pickle: bool) -> "Predictor":
     """The model, or a StokerError in one line, whatever its code does."""
-    from stoker.predict.loading import load as load_model  # noqa: PLC0415  what it cannot import is a report, too
+    from stoker.predict.loading import MadeOn  # noqa: PLC0415  what it cannot import is a report, too
+    from stoker.predict.loading import load as load_model  # noqa: PLC0415
 
+    made_on = MadeOn(located.runtime_version, located.python_version)
     try:
-        return load_model(located.folder, trust_pickle=trust_pickle, prediction_class=located.prediction_class)
+        return load_model(
+            located.folder,
+            trust_pickle=trust_pickle,
+            prediction_class=located.prediction_class,
+            made_on=made_on,
+        )
     except StokerError:
         raise
     except Exception as error:
