@@ -38,6 +38,9 @@ def build(parser: Parser) -> None:
     command.add_argument("--placement", choices=["pack", "spread"], help="few nodes for a job (default), or many")
     command.add_argument("--server-url", metavar="URL", help="as the nodes reach this server: http://10.0.0.5:8765")
     command.add_argument(
+        "--artifacts", metavar="URL", help="where nodes with disks of their own keep checkpoints and models: gs://…"
+    )
+    command.add_argument(
         "--max-nodes", type=int, help="the cluster grows up to this: jobs may ask for more than it has"
     )
     command = parser.add_command(
@@ -88,6 +91,7 @@ def add_pool(arguments: Arguments) -> None:
         "home": arguments.node_home,
         "placement": arguments.placement,
         "server_url": arguments.server_url,
+        "artifacts": arguments.artifacts,
         "autoscale": True if arguments.max_nodes else None,
         "max_nodes": arguments.max_nodes,
     }
