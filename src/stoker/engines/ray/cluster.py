@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 NAMESPACE = "stoker"
 _CALL_S = 60.0
 _END_S = 20.0
+_AGENT_S = 180.0  # for a new agent to answer: it imports Ray, on a machine that may be busy
+_MOST_KNOWN = 1000  # of runs that are over: why they ended may still be asked for
 _AGENT_IDLE_S = 120.0  # how long an agent waits for the next run
 _ROLES_WITH_ADDRESS = ("chief", "ps", "worker")
 
@@ -50,7 +52,7 @@ class _Run:
     name: str
     run_dir: Path  # the server's
     launch: dict[str, Any]
-    agents: list[Any] = field(default_factory=list)  # of its nodes, once it has its place
+    agents: list[Any] = field(default_factory=list)  # of its nodes, once it has its place; None is one that is lost
     is_started: bool = False
     is_over: bool = False  # all its nodes have ended, or one was lost
     is_ending: bool = False
@@ -101,6 +103,8 @@ class Cluster:
         with self._lock:
             if run in self._runs:
                 return
+            for known in [name for name, each in self._runs.items() if each.is_over][:-_MOST_KNOWN]:
+                del self._runs[known]
             found = self._runs[run] = _Run(run, Path(run_dir), json.loads((Path(run_dir) / "run.json").read_text()))
             try:
                 self._place(found)
@@ -217,9 +221,8 @@ class Cluster:
         if not read_started(run.run_dir):
             self._place(run)
             return
-        found = [_actor(place.get("agent", "")) for place in read_started(run.run_dir)]
-        run.agents = [agent for agent in found if agent is not None]
-        if len(run.agents) < run.num_nodes:
+        run.agents = [_actor(place.get("agent", "")) for place in read_started(run.run_dir)]
+        if None in run.agents:
             run.is_over, run.why = True, "A node of it was lost while nobody was looking."
 
     def _bundles(self, run: _Run) -> list[dict[str, float]]:
@@ -313,7 +316,7 @@ class Cluster:
                 run.agents = run.agents or [self._agent(place["id"]) for place in places]
             calls = [agent.do.remote(run.name, node, "look", asked[node]) for node, agent in enumerate(run.agents)]
             try:
-                return list(ray.get(calls, timeout=_CALL_S))
+                return list(ray.get(calls, timeout=_AGENT_S))
             except RayActorError:
                 if is_last or read_started(run.run_dir):
                     raise
@@ -363,22 +366,22 @@ class Cluster:
 
     def _end(self, run: _Run) -> bool:
         """End what it has on the nodes that are left, and give its place back; whether all has ended."""
-        agents = {node: agent for node, agent in enumerate(run.agents) if node not in run.lost}
-        ended = self._end_by(run, agents)
+        ended = self._end_by(run, {node: agent for node, agent in enumerate(run.agents) if node not in run.lost})
         alive = {found["NodeID"] for found in ray.nodes() if found["Alive"]}
         places = read_started(run.run_dir)
         # Where the agent was killed, the supervisor ends all of it by itself, if it lives: another agent makes sure.
-        dead = [node for node in agents if ended[node] is None and places and places[node]["id"] in alive]
+        dead = [node for node, found in ended.items() if found is None and places and places[node]["id"] in alive]
         ended |= self._end_by(run, {node: self._agent(places[node]["id"]) for node in dead})
         self._remove(run)
         return all(found is not False for found in ended.values())
 
     def _end_by(self, run: _Run, agents: Mapping[int, Any]) -> dict[int, bool | None]:
         """By node whether all has ended there; None where the agent is dead."""
-        calls = {node: agent.do.remote(run.name, node, "end") for node, agent in agents.items()}
+        living = {node: agent for node, agent in agents.items() if agent is not None}
+        calls = {node: agent.do.remote(run.name, node, "end") for node, agent in living.items()}
         if calls:
             ray.wait(list(calls.values()), num_returns=len(calls), timeout=_END_S)
-        return {node: _value(call) for node, call in calls.items()}
+        return {node: _value(calls[node]) if node in calls else None for node in agents}
 
     def _remove(self, run: _Run) -> None:
         group = find_group(self._name(run.name))
