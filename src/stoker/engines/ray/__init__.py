@@ -1,1 +1,1 @@
-"""Runs on a Ray cluster: a supervisor on each of their nodes, started by its agent; Ray itself is only in the bridge."""
+"""Runs on a Ray cluster: supervisors on its nodes, started by the agent there; Ray itself is in the bridge alone."""
