@@ -60,6 +60,15 @@ OF_RUNTIME_1 = {
 OLD_PYTHON = "3.7"
 # Modules of Python 3 for Python 2, which a `pip freeze` there has listed. Beside Python 3 they do harm.
 FOR_PYTHON_2 = frozenset("enum34 functools32 futures pathlib subprocess32 typing".split())
+# Names that people require a library by, which are none of PyPI's or cannot be installed from it.
+MISNAMED = {
+    "cv2": "opencv-python-headless",
+    "pil": "pillow",
+    "pytorch": "torch",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "tensorflow-gpu": "tensorflow",  # without a version; those that are left refuse to be installed
+}
 # Built from source for minutes, and mostly in vain, on a Python that has no wheel of them.
 COMPILED = frozenset(
     "h5py keras matplotlib numpy pandas pyarrow scikit-learn scipy tensorflow tensorflow-cpu tensorflow-gpu torch"

@@ -3,6 +3,7 @@
 The one place that decides it: submission gives it, and `stoker migrate` tells of it beforehand.
 """
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,6 +13,7 @@ from packaging.requirements import Requirement
 
 from stoker.compat.images import (
     FOR_PYTHON_2,
+    MISNAMED,
     OLD_PYTHON,
     as_in_image,
     compiled_pins,
@@ -199,15 +201,25 @@ def _loosely(runtime: "Runtime", pins: Sequence[str], notes: tuple[str, ...]) ->
 
 
 def _replaced(own: Sequence[str], instead: Sequence[str]) -> tuple[list[str], tuple[str, ...], str]:
-    """The requirements as they come to be, the lines that say so, and a note about those that are left out."""
+    """The requirements as they come to be, the lines that say so, and a note about those that are not as written."""
     from stoker.packaging.requirements import OVERRIDE, name_of  # noqa: PLC0415 - as above
 
-    needless = [line for line in own if name_of(line) in FOR_PYTHON_2]
+    needless = [line for line in own if _is_needless(name_of(line) or "")]
+    misnamed = {line: MISNAMED[line.strip()] for line in own if line.strip() in MISNAMED}
+    gone = {name_of(line) for line in (*instead, *needless, *misnamed)}
     overrides = [f"{OVERRIDE}{line}" for line in instead]
-    overrides += [f'{OVERRIDE}{name_of(line)}; python_version < "3"' for line in needless]
-    gone = {name_of(line) for line in (*instead, *needless)}
-    note = f"{', '.join(needless)}: for Python 2, and left out." if needless else ""
-    return [*(line for line in own if name_of(line) not in gone), *instead], tuple(overrides), note
+    overrides += [f'{OVERRIDE}{name}; python_version < "3"' for name in map(name_of, (*needless, *misnamed))]
+    notes = [f"{', '.join(needless)}: left out, for it is in Python 3 itself."] if needless else []
+    notes += [f"{name} is required by its other name: {right}." for name, right in misnamed.items()]
+    known = {name_of(line) for line in own}
+    added = [right for right in misnamed.values() if right not in known]
+    kept = [*(line for line in own if name_of(line) not in gone), *instead, *added]
+    return kept, (*overrides, *added), " ".join(notes)
+
+
+def _is_needless(name: str) -> bool:
+    """Whether Python 3 has it: a module of its own, a backport of one, or itself."""
+    return name in FOR_PYTHON_2 or name == "python" or (name in sys.stdlib_module_names and name != "dataclasses")
 
 
 def _is_there(name: str, runtime: "Runtime", own: Iterable[str]) -> bool:

@@ -6,6 +6,7 @@ import os
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 
 from stoker.errors import ConfigError, NotFoundError, UsageError
@@ -71,14 +72,15 @@ def _elsewhere(
     folder: Path, card: ModelCard, made_on: MadeOn, signature_name: str | None, home: Home
 ) -> Predictor | None:
     """On the runtime that the model was made on; None where that is this one, or not known."""
-    from stoker.predict import other_runtime  # noqa: PLC0415  numpy, and most models are of here
-
+    # By its name: it makes environments, which those who only describe models have no business with.
+    other_runtime = import_module("stoker.predict.other_runtime")
     other = other_runtime.wanted(folder, card, runtime=made_on.runtime)
     if other is None:
         return None
-    return other_runtime.load(
+    predictor: Predictor = other_runtime.load(
         folder, card, other, home=home, python=made_on.python, signature_name=signature_name, say=logger.warning
     )
+    return predictor
 
 
 def _load_here(folder: Path, card: ModelCard, signature_name: str | None) -> Predictor:
