@@ -5,6 +5,7 @@ stoker's source along, unpacks it into the node's home, and gives it to supervis
 """
 
 import asyncio
+import contextlib
 import io
 import json
 import os
@@ -224,7 +225,9 @@ class _Cradle:
     def __init__(self, site: Site) -> None:
         from stoker.engines.nursery import Nursery  # noqa: PLC0415 -- as above
 
-        self._home, self._python = site.home_folder, site.python or sys.executable
+        self._home = site.home_folder
+        python = site.python or sys.executable
+        self._python = shutil.which(python) or python
         self._source = str(site.source_folder)
         self._nursery = Nursery(self._python)
         self._lock = threading.Lock()
@@ -241,7 +244,8 @@ class _Cradle:
         log = run_dir / "supervisor.log"
         with self._lock:
             if self._has_started:
-                self._nursery.start(environment)
+                with contextlib.suppress(OSError):  # there is no such Python: the log will say so
+                    self._nursery.start(environment)
             self._has_started = True
             try:
                 found = self._nursery.fork(words, log=log, environment=environment, lifeline=lifeline)
