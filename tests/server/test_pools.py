@@ -9,14 +9,17 @@ import pytest
 from stoker.engines.base import Liveness
 from stoker.engines.ray.engine import ClusterNode, RayEngine
 from stoker.home import Home
+from stoker.schema.event import Phase, PhaseStarted
 from stoker.schema.job import JobSpec, Share
 from stoker.schema.launch import Launch
 from stoker.schema.pool import RayPool
 from stoker.schema.record import Held
+from stoker.schema.state import RunState
 from stoker.server.pool_views import PoolViews
 from stoker.server.pools import usable
 from stoker.server.scheduler import Scheduler
 from stoker.server.store.base import NewJob, Store
+from tests.contracts.store import add, say
 from tests.server.fakes import FakeClock, FakeEngine
 
 
@@ -118,3 +121,28 @@ def test_places_of_a_run_are_what_its_replicas_need_on_each_node(tmp_path: Path)
         Held(node="b", share=Share(cpus=2, gpus=2)),
     )
     assert engine.places("none of ours") == ()
+
+
+def test_use_before_this_server_is_recalled_from_the_runs_that_were(
+    store: Store, scheduler: Scheduler, clock: FakeClock
+) -> None:
+    """A run of two CPUs that waited three minutes and ran for five; then a server begins, and is asked."""
+    began = clock()
+    run = add(store, now=began)
+    clock.advance(180)
+    store.move_run(run, RunState.STARTING, now=clock())
+    say(store, run, PhaseStarted(seq=1, time=clock(), phase=Phase.USER_CODE), now=clock())
+    clock.advance(300)
+    store.move_run(run, RunState.SUCCEEDED, now=clock())
+    clock.advance(120)
+    views = PoolViews(store, scheduler, OneCluster(), clock)
+    views.note()
+
+    (history,) = views.history(24)
+
+    seen = [
+        (round((time - began) / 60), cpus, running, queued)
+        for time, cpus, running, queued in zip(history.time, history.cpus, history.running, history.queued, strict=True)
+    ]
+    assert seen[:4] == [(0, 0, 0, 1), (1, 0, 0, 1), (2, 0, 0, 1), (3, 2, 1, 0)]
+    assert seen[4:] == [*((minute, 2, 1, 0) for minute in range(4, 8)), (8, 0, 0, 0), (9, 0, 0, 0), (10, 0, 0, 0)]

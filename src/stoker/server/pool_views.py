@@ -4,16 +4,16 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from starlette.concurrency import run_in_threadpool
 
 from stoker.engines.ray.engine import ClusterNode
-from stoker.schema.job import Share
 from stoker.schema.record import Held, Holder, PoolHistory, PoolNode, PoolStatus, Waiting
 from stoker.schema.state import RunState
 from stoker.server.decide import is_live
 from stoker.server.live import JOBS, Live
+from stoker.server.pool_past import Use, recall
 from stoker.server.scheduler import Scheduler
 from stoker.server.store.base import JobNow, RunNow, Store
 
@@ -21,13 +21,7 @@ _DAY_S = 86_400.0
 _EACH_S = 60.0
 _LEAST_S = 5.0  # between two points, however much changes
 _MOST = 10_000  # points of a pool
-
-
-class _Use(NamedTuple):
-    time: float
-    used: Share
-    running: int
-    queued: int
+_MOST_RUNS = 50_000  # recalled
 
 
 class Clusters(Protocol):
@@ -51,11 +45,13 @@ class NoClusters:
 
 
 class PoolViews:
-    """What pools are doing now, and a memory of it that begins with the server."""
+    """What pools are doing now, and a memory of the last day: noted since the server began, before that recalled."""
 
     def __init__(self, store: Store, scheduler: Scheduler, clusters: Clusters, now: Callable[[], float]) -> None:
         self._store, self._scheduler, self._clusters, self._now = store, scheduler, clusters, now
-        self._past: dict[str, deque[_Use]] = {}
+        self._past: dict[str, deque[Use]] = {}
+        self._before: dict[str, list[Use]] | None = None  # what was before this server, once somebody has asked
+        self._began = now()
         self._places: dict[str, tuple[Held, ...]] = {}  # of runs that have theirs: it stays
         self._lock = threading.Lock()
 
@@ -86,7 +82,7 @@ class PoolViews:
         """Remember how pools are used at this moment."""
         now = self._now()
         for pool in self._scheduler.pool_status():
-            use = _Use(now, pool.used, len(pool.running), len(pool.queued))
+            use = Use(now, pool.used, len(pool.running), len(pool.queued))
             with self._lock:
                 past = self._past.setdefault(pool.name, deque(maxlen=_MOST))
                 past.append(use)
@@ -97,7 +93,17 @@ class PoolViews:
         since = self._now() - hours * 3600
         with self._lock:
             past = {name: [use for use in uses if use.time >= since] for name, uses in self._past.items()}
-        return tuple(_history(name, uses) for name, uses in past.items())
+        before = self._recalled()
+        found = {name: [use for use in before.get(name, []) if use.time >= since] + uses for name, uses in past.items()}
+        return tuple(_history(name, uses) for name, uses in found.items())
+
+    def _recalled(self) -> dict[str, list[Use]]:
+        """Read when it is first asked for: most servers never are."""
+        if self._before is None:
+            runs = self._store.pages.past_runs(since=self._began - _DAY_S, limit=_MOST_RUNS)
+            minutes = int(_DAY_S / _EACH_S)
+            self._before = recall(runs, [self._began - _EACH_S * ago for ago in range(minutes, 0, -1)])
+        return self._before
 
     def _held(self, pool: str, runs: Sequence[RunNow]) -> dict[str, tuple[Held, ...]]:
         """By run, what it holds of which nodes; each is asked for until it is known, and then no more."""
@@ -173,7 +179,7 @@ def _waiting(
     )
 
 
-def _history(name: str, uses: Sequence[_Use]) -> PoolHistory:
+def _history(name: str, uses: Sequence[Use]) -> PoolHistory:
     return PoolHistory(
         name=name,
         time=tuple(use.time for use in uses),

@@ -145,7 +145,7 @@ class ViewRoutes:
         return StreamingResponse(lines, media_type="text/plain; charset=utf-8", headers=headers)
 
     def get_history(self, hours: Annotated[float, Query(gt=0, le=24)] = 24.0) -> Response:
-        """What of each pool was in use, since the server started."""
+        """What of each pool was in use, over the last day at most."""
         return reply_many(self.pools.history(hours))
 
     async def get_stream(self, request: Request, topics: str, last_event_id: str | None = None) -> Response:

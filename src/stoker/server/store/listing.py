@@ -12,7 +12,7 @@ from stoker.schema.record import JobSummary
 from stoker.schema.state import JobState
 from stoker.server.store import jobs as job_rows
 from stoker.server.store import runs as run_rows
-from stoker.server.store.page_store import JobPage, JobQuery
+from stoker.server.store.page_store import JobPage, JobQuery, PastRun
 from stoker.server.store.tables import jobs, runs, trials
 
 _CHUNK_ROWS = 500
@@ -80,6 +80,27 @@ def counts(connection: Connection, which: JobQuery) -> dict[JobState, int]:
     open_ones = connection.execute(searches.where(jobs.c.unfinished)).fetchall()
     total.update(line.state for line in job_rows.summaries(connection, open_ones))
     return dict(total)
+
+
+def past_runs(connection: Connection, *, since: float, limit: int) -> list[PastRun]:
+    query = (
+        select(
+            jobs.c.number,
+            jobs.c.pool,
+            jobs.c.cpus,
+            jobs.c.memory_gb,
+            jobs.c.gpus,
+            runs.c.created,
+            runs.c.started,
+            runs.c.ended,
+        )
+        .join(trials, trials.c.job == jobs.c.number)
+        .join(runs, runs.c.trial == trials.c.id)
+        .where(or_(jobs.c.unfinished, jobs.c.ended >= since))
+        .order_by(runs.c.number.desc())
+        .limit(limit)
+    )
+    return [PastRun(*row) for row in connection.execute(query).fetchall()]
 
 
 def _matching(which: JobQuery) -> Select[Any]:

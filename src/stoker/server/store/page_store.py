@@ -140,6 +140,19 @@ class Block:
     stream: str
 
 
+class PastRun(NamedTuple):
+    """When a run waited, ran and ended, and what it held of its pool meanwhile."""
+
+    job: int
+    pool: str
+    cpus: float
+    memory_gb: float
+    gpus: float
+    created: float
+    started: float | None
+    ended: float | None
+
+
 class PageStore(Protocol):
     """Reads alone, each one moment of the store; an unknown job is NotFoundError."""
 
@@ -171,6 +184,10 @@ class PageStore(Protocol):
 
     def best_trials(self, job: str, count: int) -> list[int]:
         """Numbers of the best trials, or of the newest where nothing is ranked."""
+        ...
+
+    def past_runs(self, *, since: float, limit: int) -> list[PastRun]:
+        """The newest runs of jobs that have not ended, or not before this."""
         ...
 
     def find_jobs(self, which: JobQuery) -> JobPage: ...

@@ -15,6 +15,7 @@ from stoker.server.store.page_store import (
     BlockColumns,
     JobPage,
     JobQuery,
+    PastRun,
     SeriesAnswer,
     SeriesFilter,
     SeriesNews,
@@ -65,6 +66,10 @@ class SqlPageStore:
     def best_trials(self, job: str, count: int) -> list[int]:
         with self._engine.begin() as connection:
             return columns.best(connection, job, count)
+
+    def past_runs(self, *, since: float, limit: int) -> list[PastRun]:
+        with self._engine.begin() as connection:
+            return listing.past_runs(connection, since=since, limit=limit)
 
     def find_jobs(self, which: JobQuery) -> JobPage:
         with self._engine.begin() as connection:
