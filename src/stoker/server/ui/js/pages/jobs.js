@@ -106,10 +106,10 @@ function jobTable(onSelect) {
   return vtable({
     label: "Jobs", height: 52, selectable: true, key: (job) => job.id, open: (job) => go(jobPath(job.id)), onSelect,
     columns: [
-      { id: "name", title: "Job", width: "minmax(170px, 2.4fr)", value: (job) => job.id, cell: nameCell },
-      { id: "state", title: "State", width: "minmax(130px, 1.6fr)", value: (job) => job.state, cell: stateCell },
-      { id: "progress", title: "Progress", width: "minmax(118px, 1fr)", value: (job) => job.progress, cell: progressCell },
-      { id: "best", title: "Best metric", width: "minmax(110px, 1.1fr)", value: (job) => bestOf(job)?.value ?? null, cell: bestCell },
+      { id: "name", title: "Job", width: "minmax(150px, 2fr)", value: (job) => job.id, cell: nameCell },
+      { id: "state", title: "State", width: "minmax(130px, 1.7fr)", value: (job) => job.state, cell: stateCell },
+      { id: "progress", title: "Progress", width: "minmax(112px, .8fr)", value: (job) => job.progress, cell: progressCell },
+      { id: "best", title: "Best metric", width: "minmax(150px, 1.2fr)", value: (job) => bestOf(job)?.value ?? null, cell: bestCell },
       { id: "trials", title: "Trials", num: true, width: "64px", value: (job) => job.search?.trials ?? 1 },
       { id: "age", title: "Submitted", width: "96px", value: (job) => job.created, cell: (job) => timeAgo(job.created) },
       { id: "ran", title: "Ran for", num: true, width: "104px", value: ranFor, cell: (job) => timeSince(job.started, job.ended) },
@@ -146,8 +146,8 @@ function bestOf(job) {
 function bestCell(job) {
   const best = bestOf(job);
   if (!best) return h("span", { class: "muted" }, NONE);
-  return h("div", { title: `${best.newest ? "newest" : "best"} ${best.metric}: ${best.value}` }, h("div", {}, number(best.value)),
-    h("div", { class: "muted small ellipsis" }, best.newest ? `${best.metric}, newest` : best.metric));
+  return h("div", { title: `${best.newest ? "newest" : "best"} ${best.metric}: ${best.value}` }, h("div", {}, number(best.value), best.newest ? h("span", { class: "muted small" }, " now") : null),
+    h("div", { class: "muted small ellipsis" }, best.metric));
 }
 
 const ranFor = (job) => (job.started ? (job.ended || Date.now() / 1000) - job.started : null);
