@@ -60,6 +60,4 @@ def test_checkpoint_on_a_disk_that_is_not_here_is_told(home: Home, tmp_path: Pat
     with pytest.raises(StokerError, match=r"is not on this machine\. .* artifacts = URL under the pool"):
         fetch_checkpoint(a_plan(latest_checkpoint="/lost/disk/step-3"), tmp_path / "run", home=home)
 
-    fetch_checkpoint(
-        a_plan(latest_checkpoint="4f0c-an-id"), tmp_path / "run", home=home
-    )  # for user code to find
+    fetch_checkpoint(a_plan(latest_checkpoint="4f0c-an-id"), tmp_path / "run", home=home)  # for user code to find
