@@ -104,6 +104,30 @@ def test_python_2_and_horovod_cannot_run(look: Look) -> None:
     assert verdicts(found, "horovod") == [Verdict.CANNOT]
 
 
+def test_python_2_aside_of_the_job_is_only_told(look: Look) -> None:
+    old = "lambda (key, value): key\n"
+    found = look({"trainer/__init__.py": "", "trainer/task.py": "import json", "preprocess.py": old})
+    assert found.can_run
+    assert verdicts(found, "Python 2") == [Verdict.NOTE]
+
+
+@pytest.mark.parametrize("page", ["README.md", "Train.ipynb"])
+def test_commands_on_a_page_tell_what_to_run(look: Look, page: str) -> None:
+    line = "gcloud ml-engine local train --module-name code.fit --package-path code -- --epochs 3"
+    cell = json.dumps({"cells": [{"cell_type": "code", "source": ["%%bash\n", line]}]})
+    text = cell if page.endswith(".ipynb") else f"Run it:\n```\n{line}\n```\n"
+    found = look({"code/__init__.py": "", "code/fit.py": "import json", page: text})
+    assert (found.values["module"], found.values["args"]) == ("code.fit", ["--epochs", "3"])
+
+
+def test_half_a_size_in_a_file_is_the_flags_other_half(look: Look) -> None:
+    files = {"trainer/__init__.py": "", "trainer/task.py": "import json"}
+    alone = look({**files, "config.yaml": "trainingInput: {masterType: standard_p100}"})
+    assert alone.can_run
+    assert alone.values["resources"]["roles"]["chief"]["machine"] == "standard_p100"
+    assert look({**files, "config.yaml": "trainingInput: {scaleTier: CUSTOM}"}).can_run
+
+
 def test_undeclared_library_is_added(look: Look) -> None:
     found = look({"trainer/__init__.py": "", "trainer/task.py": "import cv2, json, trainer"})
     assert found.values["environment"]["requirements"] == ["opencv-python-headless"]

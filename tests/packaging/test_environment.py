@@ -13,6 +13,7 @@ import pytest
 
 from stoker.errors import StokerError, UsageError
 from stoker.home import Home
+from stoker.packaging import environment as environment_module
 from stoker.packaging.environment import PreparedEnvironment, prepare, resolve
 from stoker.packaging.needs import Needs
 from stoker.packaging.package import hash_of
@@ -356,6 +357,17 @@ def test_spec_may_be_plain_values(home: Home, lab: Runtime) -> None:
 
     assert Needs.of(spec.model_dump(mode="json")) == Needs.of(spec)
     assert set(Needs.__dataclass_fields__) == set(EnvironmentSpec.model_fields) - {"variables"}
+
+
+def test_environments_of_an_older_stoker_are_mended_when_found(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = prepare({}, home=home)
+    mended: list[Path] = []
+    monkeypatch.setattr(environment_module, "mend", lambda folder, runtime, installed: mended.append(folder))
+    prepare({}, home=home)
+    monkeypatch.setattr(environment_module, "MENDS", environment_module.MENDS + 1)
+    for _ in range(2):
+        assert prepare({}, home=home).cached
+    assert mended == [made.python.parents[1]]
 
 
 def test_cached_path_needs_no_pydantic_and_no_packaging(home: Home, lab: Runtime) -> None:

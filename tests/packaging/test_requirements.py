@@ -112,7 +112,7 @@ def test_what_cannot_be_shipped_is_refused_with_its_place(tmp_path: Path, text: 
 
 
 def test_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "requirements.txt").write_bytes("six\n".encode("utf-16"))
+    (tmp_path / "requirements.txt").write_bytes(b"six\xff\n")
 
     with pytest.raises(UsageError, match="not UTF-8"):
         read_requirements(tmp_path / "requirements.txt")
@@ -137,3 +137,10 @@ def test_pypi_itself_is_the_default_and_not_an_option(tmp_path: Path) -> None:
     text = "--index-url https://pypi.python.org/simple/\n--extra-index-url https://pypi.org/simple\n-i https://other.org/x\n"
 
     assert lines(tmp_path, text) == ["--index-url https://other.org/x"]
+
+
+def test_what_other_tools_and_times_wrote_is_read(tmp_path: Path) -> None:
+    text = "tensorflow>=1.15.*,<2\nnumpy @ file:///tmp/build/80754af9/numpy_1618\nsix\n"
+    (tmp_path / "requirements.txt").write_bytes(text.encode("utf-16"))
+
+    assert read_requirements(tmp_path / "requirements.txt").lines == ["tensorflow>=1.15,<2", "numpy", "six"]

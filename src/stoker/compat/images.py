@@ -128,6 +128,7 @@ class Uses:
     modules: frozenset[str]
     is_old: bool  # written for TensorFlow 1 or for the scikit-learn of its time
     folders: frozenset[str] = frozenset()  # whose modules import each other by their bare names, as in Python 2
+    files: frozenset[str] = frozenset()  # that were read for it
     python_2: str | None = None  # file, line and reason, where Python 3 cannot read it
 
 
@@ -152,7 +153,7 @@ def uses_of(files: Mapping[str, bytes], *, entries: Iterable[str]) -> Uses:
     sources = list(reached.values())
     old_tf = any(map(_OLD_TF.search, sources)) and not any(map(_NEW_TF.search, sources))
     is_old = old_tf or any(map(_OLD_SKLEARN.search, sources))
-    return Uses(frozenset(modules), is_old, frozenset(folders), python_2(reached))
+    return Uses(frozenset(modules), is_old, frozenset(folders), frozenset(reached), python_2(reached))
 
 
 def is_of_runtime_1(uses: Uses, requirements: Iterable[str], runtime: str | None) -> bool:

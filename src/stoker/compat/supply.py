@@ -209,7 +209,7 @@ def _replaced(own: Sequence[str], instead: Sequence[str]) -> tuple[list[str], tu
     gone = {name_of(line) for line in (*instead, *needless, *misnamed)}
     overrides = [f"{OVERRIDE}{line}" for line in instead]
     overrides += [f'{OVERRIDE}{name}; python_version < "3"' for name in map(name_of, (*needless, *misnamed))]
-    notes = [f"{', '.join(needless)}: left out, for it is in Python 3 itself."] if needless else []
+    notes = [f"{', '.join(needless)}: left out, for Python 3 has it."] if needless else []
     notes += [f"{name} is required by its other name: {right}." for name, right in misnamed.items()]
     known = {name_of(line) for line in own}
     added = [right for right in misnamed.values() if right not in known]
@@ -219,7 +219,9 @@ def _replaced(own: Sequence[str], instead: Sequence[str]) -> tuple[list[str], tu
 
 def _is_needless(name: str) -> bool:
     """Whether Python 3 has it: a module of its own, a backport of one, or itself."""
-    return name in FOR_PYTHON_2 or name == "python" or (name in sys.stdlib_module_names and name != "dataclasses")
+    if name in FOR_PYTHON_2 or name in ("python", "pkg-resources"):  # the second is Ubuntu's pip freeze's mistake
+        return True
+    return name in sys.stdlib_module_names and name != "dataclasses"
 
 
 def _is_there(name: str, runtime: "Runtime", own: Iterable[str]) -> bool:

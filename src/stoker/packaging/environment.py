@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.home import Home, write_private
 from stoker.packaging.fingerprint import fingerprint
-from stoker.packaging.layer import installed_in, make_layer, mend, provided_folder
+from stoker.packaging.layer import MENDS, installed_in, make_layer, mend, provided_folder
 from stoker.packaging.needs import Needs
 from stoker.packaging.resolution import Resolution, forget, remember, remembered
 from stoker.packaging.runtimes import Choice, Runtime, choose
@@ -104,10 +104,16 @@ class _Order:
     def find(self) -> PreparedEnvironment | None:
         """The environment, when it is finished and its Python still exists."""
         try:
-            installed = tuple(json.loads(self.record.read_bytes())["installed"])
+            record = json.loads(self.record.read_bytes())
+            installed = tuple(record["installed"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        return self.ready(installed, cached=True) if (self.folder / "bin" / "python").exists() else None
+        if not (self.folder / "bin" / "python").exists():
+            return None
+        if record.get("mends") != MENDS:  # made by an older stoker
+            mend(self.folder, self.runtime, installed)
+            write_private(self.record, json.dumps({**record, "mends": MENDS}, indent=1))
+        return self.ready(installed, cached=True)
 
     def ready(self, installed: tuple[str, ...], *, cached: bool) -> PreparedEnvironment:
         binaries = [str(self.folder / "bin")]
@@ -162,7 +168,7 @@ def _make(order: _Order, *, say: Say) -> tuple[str, ...]:
     installed = installed_in(order.folder, order.runtime)
     mend(order.folder, order.runtime, installed)
     record = {"installed": installed, "runtime": str(order.runtime), "requirements": order.needs.requirements}
-    write_private(order.record, json.dumps(record, indent=1))
+    write_private(order.record, json.dumps({**record, "mends": MENDS}, indent=1))
     return installed
 
 

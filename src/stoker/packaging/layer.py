@@ -42,6 +42,9 @@ def make_venv(folder: Path, runtime: Runtime) -> Path:
     return packages
 
 
+MENDS = 2  # raised when `mend` comes to do more: environments that were made before are then mended again
+
+
 def mend(folder: Path, runtime: Runtime, installed: Sequence[str]) -> None:
     """Make up for what is known to be wrong with what was installed."""
     if any(label.startswith("torchvision ") for label in installed):

@@ -12,7 +12,7 @@ from stoker.errors import StokerError, UsageError
 from stoker.home import Home
 from stoker.packaging.declared import Declared, read_pyproject, read_setup_cfg, roots_of
 from stoker.packaging.environment import prepare
-from stoker.packaging.requirements import Requirements, check_requirement, read_requirements
+from stoker.packaging.requirements import Requirements, as_of_today, check_requirement, read_requirements
 from stoker.packaging.runtimes import Runtime, default_runtime
 from stoker.packaging.tree import Tree
 
@@ -177,4 +177,4 @@ def _listed(value: Any) -> list[str]:
     given = [value] if isinstance(value, str) else value
     # setuptools takes lists in lists too, which a REQUIRED_PACKAGES in brackets comes to.
     lines = [line for one in given for line in (one.splitlines() if isinstance(one, str) else _listed(one))]
-    return [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]
+    return [as_of_today(line.strip()) for line in lines if line.strip() and not line.strip().startswith("#")]

@@ -26,6 +26,9 @@ _URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _EGG = re.compile(r"[#&]egg=([A-Za-z0-9._-]+)(\[[^]]*\])?")
 # Old files name PyPI itself. It is the default; where pip is told of a mirror of it, the mirror is meant.
 _PYPI = re.compile(r"--(extra-)?index-url https?://(pypi\.org|pypi\.python\.org)/(simple|pypi)/?")
+# `>=1.15.*`, which pip took for `>=1.15` until the standard said that it means nothing.
+_BOUND_WITH_STAR = re.compile(r"((?:>=|<=|>|<)\s*)(\d[\w.]*)\.\*")
+_OF_A_BUILD = re.compile(r"^([\w.-]+(?:\[[^]]*\])?) @ file://(/\S+)", re.MULTILINE)
 _HERE = re.compile(r"\./?(\[([^]]*)\])?")
 
 
@@ -69,6 +72,16 @@ def check_requirement(line: str, *, where: str) -> None:
         raise UsageError(f"{where}: {line!r} is not a requirement: {reason}.") from error
 
 
+def as_of_today(line: str) -> str:
+    """Requirements in the words of today's standard, where pip of their time took others, or conda's wrote them."""
+    return _OF_A_BUILD.sub(_without_place, _BOUND_WITH_STAR.sub(r"\1\2", line))
+
+
+def _without_place(found: re.Match[str]) -> str:
+    """conda's pip writes down where a package was built, which was a folder of the builder's machine."""
+    return found[0] if os.path.exists(found[2]) else found[1]
+
+
 def without_hashes(line: str) -> str:
     return line.split(" --", 1)[0].strip()
 
@@ -82,12 +95,14 @@ def _read_file(file: Path, found: Requirements, *, as_constraints: bool) -> None
         return
     found.files.append(file)
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        data = file.read_bytes()
+        # PowerShell's `pip freeze > requirements.txt` writes UTF-16.
+        text = data.decode("utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig")
     except OSError as error:
         raise UsageError(f"Cannot read the requirement file {file}: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"The requirement file {file} is not UTF-8 text. Save it as UTF-8.") from error
-    for number, line in _logical_lines(text):
+    for number, line in _logical_lines(as_of_today(text)):
         where = f"{file}, line {number}"
         if as_constraints:
             _add_constraint(line, where, file, found)

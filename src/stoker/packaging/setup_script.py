@@ -103,6 +103,8 @@ def _described(error: BaseException, top: str) -> Dict[str, Any]:
     if isinstance(error, SyntaxError) and error.filename:
         place, line = error.filename, error.lineno or 0
     message = error.msg if isinstance(error, SyntaxError) else str(error)
+    if message.startswith("Missing parentheses in call to"):
+        message += " This is Python 2: convert it, for example by `2to3 -w setup.py`"
     file = os.path.relpath(place, top) if place.startswith(top) else place
     return {"type": type(error).__name__, "message": message, "file": file, "line": line}
 

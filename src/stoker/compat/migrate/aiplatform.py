@@ -18,8 +18,8 @@ _TASKS = ("task", "main", "train", "trainer")
 
 def evidence(directory: Directory) -> Iterator[str]:
     """What says that it was written for AI Platform."""
-    for call in directory.calls:
-        yield f"{call.where} submits a training job"
+    for where in dict.fromkeys(call.where for call in directory.calls):
+        yield f"{where} submits a training job"
     for path, document in directory.documents.items():
         if aiplatform.is_dialect(document):
             yield f"{path} is a Job resource"
@@ -35,13 +35,15 @@ def job_of(directory: Directory) -> tuple[Values, list[Finding]]:
     """The job that its first script submits, with its config files' search."""
     values: Values = {}
     findings: list[Finding] = []
-    if directory.calls:
+    call = next((call for call in directory.calls if call.flag("module-name")), None)
+    if call is None and directory.calls:
         call = directory.calls[0]
+    if call is not None:
         values, notes = _of_call(call)
         findings += notes
     for path, document in directory.documents.items():
         if aiplatform.is_dialect(document):
-            values = overlay(values, _of_file(path, document, findings))
+            values = overlay(values, _of_file(path, _with_flags(document), findings))
     if not values.get("module") and not values.get("command"):
         values = overlay(values, _guessed(directory, findings))
     return values, findings
@@ -57,8 +59,9 @@ def _of_call(call: Call) -> tuple[Values, list[Finding]]:
         "masterType": call.flag("master-machine-type"),
     }
     given = {name: value for name, value in training.items() if value and not _UNRESOLVED.search(value)}
-    if given.get("scaleTier") != "CUSTOM":
+    if given.get("scaleTier") != "CUSTOM" or "masterType" not in given:
         given.pop("masterType", None)
+        given = {name: value for name, value in given.items() if value != "CUSTOM"}
     args = [word for word in call.args]
     findings = []
     open_words = [word for word in args if _UNRESOLVED.search(word)]
@@ -67,6 +70,18 @@ def _of_call(call: Call) -> tuple[Values, list[Finding]]:
         findings.append(Finding(Verdict.NOTE, "arguments", text, call.where))
     reading = training_input.translate({"trainingInput": {**given, "args": args}}, source=call.where)
     return reading.values, findings
+
+
+def _with_flags(document: dict[str, Any]) -> dict[str, Any]:
+    """The file as it is submitted: of a size, one half is often given by a flag."""
+    training = document.get("trainingInput")
+    if not isinstance(training, dict):
+        return document
+    if training.get("masterType") and not training.get("scaleTier"):
+        training = {**training, "scaleTier": "CUSTOM"}
+    if str(training.get("scaleTier", "")).upper() == "CUSTOM" and not training.get("masterType"):
+        training = {name: value for name, value in training.items() if name != "scaleTier"}
+    return {**document, "trainingInput": training}
 
 
 def _of_file(path: str, document: dict[str, Any], findings: list[Finding]) -> Values:

@@ -61,7 +61,7 @@ def _runnable(values: Values) -> bool:
 
 
 def _code(directory: Directory) -> list[Finding]:
-    findings = [Finding(Verdict.CANNOT, "Python 2", reason) for reason in directory.old_python[:5]]
+    findings = []
     for name, why in UNSUPPORTED.items():
         use = directory.first_use(name)
         if use is not None:

@@ -1,6 +1,7 @@
 """A directory's files as they matter here: modules and what they use, job files, scripts that call gcloud."""
 
 import ast
+import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -16,8 +17,10 @@ from stoker.schema.dialects.document import load
 
 _SCRIPTS = (".sh", ".bash", "Makefile", "makefile", ".mk")
 _MAX_BYTES = 1_000_000
+_PAGES = (".md", ".ipynb")  # which tell by which commands it is run, where no script does
 _SUBMITS = re.compile(
-    r"\b(?:gcloud|stoker)\s+(?:(?:alpha|beta)\s+)?(?:ai-platform\s+|ml-engine\s+)?jobs\s+submit\s+training\b"
+    r"\b(?:gcloud|stoker)\s+(?:(?:alpha|beta)\s+)?(?:ai-platform\s+|ml-engine\s+|ml\s+)?"
+    r"(?:jobs\s+submit\s+training|local\s+train)\b"
 )
 _ASSIGNMENT = re.compile(r"^\s*(?:export\s+)?([A-Za-z_]\w*)\s*[:?]?=\s*(.*?)\s*(?:#.*)?$")
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|\((\w+)\)|(\w+))")
@@ -84,6 +87,7 @@ def read_directory(path: Path) -> Directory:
     old: list[str] = []
     documents: dict[str, dict[str, Any]] = {}
     calls: list[Call] = []
+    told: list[Call] = []
     for entry in tree.entries:
         if entry.is_dir or entry.size_bytes > _MAX_BYTES:
             continue
@@ -96,7 +100,9 @@ def read_directory(path: Path) -> Directory:
                 documents[entry.path] = document
         elif name.endswith(_SCRIPTS):
             calls += _calls(_text(entry.file), entry.path)
-    return Directory(root, tree.paths, tuple(uses), tuple(old), documents, tuple(calls), tree.notes)
+        elif name.endswith(_PAGES):
+            told += _calls(_page(entry.file), entry.path)
+    return Directory(root, tree.paths, tuple(uses), tuple(old), documents, (*calls, *told), tree.notes)
 
 
 def _read_module(file: Path, path: str, uses: list[Use], old: list[str]) -> None:
@@ -141,6 +147,17 @@ def _document(file: Path) -> dict[str, Any] | None:
         return None  # not one of ours: a Helm template, a list, a notebook
 
 
+def _page(file: Path) -> str:
+    """The code of a notebook's cells; another page as it is."""
+    if not file.name.endswith(".ipynb"):
+        return _text(file)
+    try:
+        cells = json.loads(_text(file)).get("cells", [])
+        return "\n".join("".join(cell.get("source", "")) for cell in cells)
+    except (ValueError, AttributeError, TypeError):
+        return ""
+
+
 def _calls(text: str, path: str) -> Iterator[Call]:
     known: dict[str, str] = {}
     for line in text.replace("\\\n", " ").splitlines():
@@ -166,7 +183,7 @@ def _words(line: str) -> list[str]:
         words = shlex.split(line, comments=True)
     except ValueError:
         words = line.split()
-    at = words.index("training") if "training" in words else 0
+    at = next((words.index(verb) for verb in ("training", "train") if verb in words), 0)
     return words[at + 1 :]
 
 

@@ -1,6 +1,8 @@
 """What submission would give the directory's code unasked, as findings: `compat/supply` decides both."""
 
-from stoker.compat.images import IN_IMAGES, OLD_PYTHON, in_images, is_of_old
+from collections.abc import Collection, Mapping
+
+from stoker.compat.images import IN_IMAGES, OLD_PYTHON, in_images, is_of_old, python_2
 from stoker.compat.migrate.directory import Directory, Use
 from stoker.compat.migrate.findings import Finding, Verdict
 from stoker.compat.migrate.imports import unprovided
@@ -24,13 +26,14 @@ def with_supply(directory: Directory, values: Values, findings: list[Finding], h
         if entry.path.endswith(".py") and not entry.is_dir and entry.link is None
     }
     program = Program(modules, own, values)
+    findings += _unreadable(directory, modules, program.uses.files)
     try:
         supply = supply_for(program, home=home, look_up=look_up)
     except StokerError as error:  # a runtime or Python that it asks for is not here
         findings.append(Finding(Verdict.NEEDS, "environment", str(error)))
         return values
     said = [finding.detail for finding in findings if finding.verdict is Verdict.CANNOT]
-    if supply.refusal and not any(detail in supply.refusal for detail in said):
+    if supply.refusal and not any(detail in supply.refusal or supply.refusal.startswith(detail) for detail in said):
         findings.append(Finding(Verdict.CANNOT, "job", supply.refusal))
     refused = {finding.what.split(".")[0] for finding in findings if finding.verdict is Verdict.CANNOT}
     python = supply.python or environment.get("python")
@@ -51,6 +54,19 @@ def with_supply(directory: Directory, values: Values, findings: list[Finding], h
     if given:
         needs["requirements"] = [*environment.get("requirements", ()), *given]
     return overlay(values, {"environment": needs}) if needs else values
+
+
+def _unreadable(directory: Directory, modules: Mapping[str, bytes], reached: Collection[str]) -> list[Finding]:
+    """Files that Python 3 cannot read: they keep the job from running only where it comes to them."""
+    found = []
+    for reason in directory.old_python[:5]:
+        path = reason.partition(":")[0]
+        what = "Python 2" if python_2({path: modules.get(path, b"")}) else "syntax"
+        if path in reached:
+            found.append(Finding(Verdict.CANNOT, what, reason))
+        else:
+            found.append(Finding(Verdict.NOTE, what, f"{reason}; the job does not come to it"))
+    return found
 
 
 _ADD = "it is imported, and neither required nor in the runtime or the platforms' images: add {} to a requirements.txt"

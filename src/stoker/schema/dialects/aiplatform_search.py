@@ -4,6 +4,7 @@ Its default algorithm was Bayesian optimisation behind closed doors; ours is TPE
 """
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, field_validator
@@ -95,10 +96,16 @@ class _Parameter(_Resource):
             raise ValueError("needs at least one value")
         return values
 
+    @field_validator("categorical_values", "discrete_values", mode="before")
+    @classmethod
+    def _is_there(cls, values: Any) -> Any:
+        return () if values is None else values  # a key without a value, as people leave one of another type's
+
     @field_validator("discrete_values")
     @classmethod
     def _has_rising_values(cls, values: tuple[int | float, ...], info: Any) -> tuple[int | float, ...]:
-        return check_rising(values) if info.data.get("type") == "DISCRETE" else values
+        falls = len(values) > 1 and all(one > other for one, other in pairwise(values))
+        return check_rising(values[::-1] if falls else values) if info.data.get("type") == "DISCRETE" else values
 
 
 class Hyperparameters(_Resource):
