@@ -112,6 +112,7 @@ _WENT_WITH = (
     ("scikit-learn", "1.0", "numpy<1.24"),
     ("pandas", "1.3", "numpy<1.24"),
     ("xgboost", "1.0", "numpy<1.24"),
+    ("transformers", "4.41", "datasets<3"),  # whose scripts pass it use_auth_token
     # Whose import asks pkg_resources for its own version.
     ("google-cloud-storage", "1.36", "setuptools<81"),
     ("google-cloud-bigquery", "2.0", "setuptools<81"),
