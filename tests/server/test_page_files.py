@@ -6,7 +6,11 @@ import pytest
 
 from stoker.server.bundle import bundle
 from stoker.server.files import files_of_page
+from stoker.server.live import Live
 from stoker.server.routes.page import ADDRESSES
+from stoker.server.store.base import Store
+from stoker.server.trial_columns import TrialColumns
+from tests.processes import wait_until
 from tests.server.asking import ask
 from tests.server.conftest import TOKEN, Served
 
@@ -49,3 +53,23 @@ def test_bundle_has_every_module_once_and_no_import_is_left() -> None:
 def test_bundle_refuses_what_it_would_get_wrong(line: str) -> None:
     with pytest.raises(AssertionError, match="cannot bundle"):
         bundle({"js/app.js": f"{line}\n"}, first="js/app.js")
+
+
+def test_what_the_page_of_a_job_asks_for_is_made_when_somebody_who_may_opens_it(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared: list[str] = []
+    monkeypatch.setattr(TrialColumns, "prepare", lambda _self, job: prepared.append(job))
+    served: Served = request.getfixturevalue("served")
+    cookie = ask(served, "GET", f"/?token={TOKEN}", headers={}).headers["set-cookie"].partition(";")[0]
+
+    assert ask(served, "GET", "/jobs/theirs", headers={}).status == 401
+    for path in ("/", "/jobs/taxi/logs", "/jobs/taxi"):
+        assert ask(served, "GET", path, headers={"Cookie": cookie}).status == 200
+
+    wait_until(lambda: prepared, what="the columns")
+    assert prepared == ["taxi"]
+
+
+def test_preparing_for_a_job_that_there_is_not_is_nobodys_trouble(store: Store, live: Live) -> None:
+    TrialColumns(store, live).prepare("nobody")

@@ -88,21 +88,22 @@ def create_app(server: Server) -> ASGIApp:
         responses={"default": {"model": ErrorReply, "description": "What went wrong"}},
         telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
     )
-    for router in _routers(s, pools):
+    columns = TrialColumns(s.store, s.live)
+    for router in _routers(s, pools, columns):
         app.include_router(router, prefix=API)
-    app.include_router(PageRoutes(s.token).router())
+    app.include_router(PageRoutes(s.token, columns.prepare).router())
     _handle_errors(app)
     urls = [s.settings.server_url, *(pool.ray.server_url for pool in s.settings.pools.values() if pool.ray)]
     names = None if s.is_local else frozenset(urlsplit(url).hostname or "" for url in urls if url)
     return Gate(app, token=s.token, max_package_bytes=s.settings.max_package_bytes, names=names)
 
 
-def _routers(s: Server, pools: PoolViews) -> tuple[APIRouter, ...]:
+def _routers(s: Server, pools: PoolViews, columns: TrialColumns) -> tuple[APIRouter, ...]:
     lines = LogLines(s.store.pages)
     topics = Topics(s.store, s.scheduler, s.live, lines, pools.status)
     hub = Hub(s.live, topics.source)
     return (
-        ViewRoutes(s.store, TrialColumns(s.store, s.live), lines, pools, topics, hub).router(),
+        ViewRoutes(s.store, columns, lines, pools, topics, hub).router(),
         CodeRoutes(s.store, s.settings, s.home).router(),
         LogRoutes(s.store, s.live).router(),
         JobRoutes(s.store, s.scheduler, s.live, s.settings, s.home, s.owner, s.now).router(),

@@ -6,11 +6,12 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
-from stoker.errors import UsageError
+from stoker.errors import StokerError, UsageError
 from stoker.server.live import Live
 from stoker.server.quick_json import write_json
 from stoker.server.rungs import find_rungs
@@ -86,6 +87,11 @@ class TrialColumns:
                 if len(known.answers) > _ANSWERS_KEPT:
                     known.answers.popitem(last=False)
             return known.answers[wanted]
+
+    def prepare(self, job: str) -> None:
+        """So that the answer is there when somebody asks, who then also hears what went wrong."""
+        with suppress(StokerError):
+            self.answer(job, ())
 
     def rungs(self, job: str) -> Compressed:
         """Who was stopped where, made of the same rows; NotFoundError."""

@@ -1,19 +1,22 @@
 """The page: one shell for every address of it, its files, and the sign-in that sets the cookie."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, HTTPException, Request, Response
+from starlette.background import BackgroundTask
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from stoker.server.auth import cookie_name, has_cookie, is_own_page, is_token
 from stoker.server.files import files_of_page
 
+_JOB = "/jobs/{job}"
 # Those of js/core/route.js.
 ADDRESSES = (
     "/",
-    "/jobs/{job}",
+    _JOB,
     "/jobs/{job}/logs",
     "/jobs/{job}/trials/{number}",
     "/pools",
@@ -43,9 +46,14 @@ _WRONG = '<p class="notice" role="alert" id="problem">That is not this server\'s
 
 @dataclass(frozen=True, slots=True)
 class PageRoutes:
-    """What the page needs. All of it is in memory, so nothing is left to a thread, which costs more than the answer."""
+    """What the page needs. All of it is in memory, so nothing is left to a thread, which costs more than the answer.
+
+    `prepare` is called, in a thread, with the job whose page a browser has just got: what that will ask for can be made
+    while it still reads the scripts.
+    """
 
     token: str
+    prepare: Callable[[str], None]
 
     def router(self) -> APIRouter:
         router = APIRouter(include_in_schema=False)
@@ -63,7 +71,10 @@ class PageRoutes:
             return self._let_in(request, request.url.path)  # off the address bar at once
         if not has_cookie(request.headers, request.scope, self.token):
             return _login(401)
-        return _html(files_of_page().fill("index.html", version=_VERSION), 200)
+        response = _html(files_of_page().fill("index.html", version=_VERSION), 200)
+        if request.scope["route"].path == _JOB:
+            response.background = BackgroundTask(self.prepare, request.path_params["job"])
+        return response
 
     async def get_login(self) -> Response:
         return _login(200)

@@ -149,20 +149,11 @@ class _Maker:
         state = self._states.get((run, stop))
         if state is None:
             state = self._states[run, stop] = run_rows.fold(row, self._intent)
-        return TrialRow(
-            number=number,
-            state=state,
-            outcome=outcome,
-            objective=objective,
-            progress=progress,
-            started=started,
-            ended=ended,
-            bracket=bracket or 0,
-            parent=parent,
-            stopped=job_rows.why_stopped(invalid=invalid, stopped=stopped),
-            hparams=flatten(read_json(hparams)),
-            metrics=read_json(found),
-            is_settled=bool(over) and (outcome is not None or not self._is_search),
+        why = job_rows.why_stopped(invalid=invalid, stopped=stopped)
+        is_settled = bool(over) and (outcome is not None or not self._is_search)
+        values = flatten(read_json(hparams)), read_json(found)
+        return TrialRow(  # by place: by name takes twice as long
+            number, state, outcome, objective, progress, started, ended, bracket or 0, parent, why, *values, is_settled
         )
 
 
