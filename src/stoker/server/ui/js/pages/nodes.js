@@ -7,6 +7,7 @@ import { table } from "./parts.js";
 
 const MOST_NODES = 200; // in the table
 const MOST_SLOTS = 64; // of a node, drawn one by one
+const FEW = 8; // in one line
 
 /** A row for each; `colours` gives each job's. Null of a pool that is one machine. */
 export function nodeTable(pool, colours) {
@@ -47,7 +48,7 @@ function slotsOf(node, mine, what, colours) {
 /** One cell a slot, coloured by the job that holds it; the words are beside it. */
 export function slotCells(count, holders, what, colours) {
   const cells = holders.flatMap((one) => Array(Math.max(1, Math.round(one.share[what]))).fill(one)).slice(0, count);
-  return h("div", { class: "slots", role: "img", "aria-label": `${cells.length} of ${count} ${what === "gpus" ? "GPUs" : "CPUs"} are held` },
+  return h("div", { class: count > FEW ? "slots" : "slots few", role: "img", "aria-label": `${cells.length} of ${count} ${what === "gpus" ? "GPUs" : "CPUs"} are held` },
     Array.from({ length: count }, (_, at) => h("span", {
       class: "slot", title: cells[at] ? `${cells[at].job}, trial ${cells[at].trial}` : "free",
       style: cells[at] ? { background: `var(--s${colours.get(cells[at].job) % 10})` } : {} })));

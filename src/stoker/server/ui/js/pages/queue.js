@@ -38,6 +38,7 @@ function showPools(place, list, drawn, ctx) {
     parts.draw("trouble", pool.trouble, () => (pool.trouble ? failure(new Error(pool.trouble)) : null));
     const nodes = nodeTable(pool, colourOf(pool));
     parts.nodesCard.hidden = !nodes;
+    parts.slots.hidden = Boolean(nodes);
     parts.draw("facts", [pool.used, pool.capacity, pool.nodes?.length, pool.holders?.length, pool.waiting?.length], () => facts(figures(pool)));
     parts.draw("nodes", [pool.nodes, pool.holders], () => nodes);
     parts.draw("slots", [pool.capacity, pool.holders], () => (nodes ? null : slotMap(pool)));
@@ -75,7 +76,7 @@ function readHistory(drawn, ctx) {
 }
 
 function figures(pool) {
-  const of = (what) => `${number(pool.used[what])} of ${number(pool.capacity[what])}`;
+  const of = (what) => (pool.trouble ? number(pool.used[what]) : `${number(pool.used[what])} of ${number(pool.capacity[what])}`); // of nobody knows how many
   return [[of("cpus"), "CPUs in use"], pool.capacity.memory_gb ? [`${of("memory_gb")} GB`, "memory given out"] : null,
     pool.capacity.gpus ? [of("gpus"), "GPUs in use"] : null, [whole((pool.holders ?? pool.running).length), "runs"],
     [whole((pool.waiting ?? pool.queued).length), "jobs wait"], pool.nodes?.length ? [whole(pool.nodes.length), "nodes"] : null, [pool.engine, "engine"]];
@@ -98,10 +99,10 @@ function holders(pool) {
   const colours = colourOf(pool);
   const names = new Map((pool.nodes ?? []).map((node) => [node.id, nodeName(node, pool.nodes)]));
   const onNodes = list.some((one) => one.nodes?.length);
-  const where = (one) => [...new Set((one.nodes ?? []).map((held) => names.get(held.node) ?? "a node that is gone"))].join(", ") || "not placed yet";
+  const where = (one) => [...new Set((one.nodes ?? []).map((held) => names.get(held.node) ?? "a node that is gone"))].map((name) => h("span", { class: "held" }, name));
   return table(`Holders in ${pool.name}`, ["Job", "Trial", "Owner", { name: "CPUs", num: true }, { name: "GPUs", num: true }, ...(onNodes ? ["On"] : []), "Since"], list.map((one) => [
     h("span", { class: "held" }, h("i", { class: "swatch", style: { background: `var(--s${colours.get(one.job) % 10})` } }), h("a", { href: jobPath(one.job) }, one.job)),
-    h("a", { href: trialPath(one.job, one.trial) }, String(one.trial)), one.owner, number(one.share.cpus), number(one.share.gpus), ...(onNodes ? [where(one)] : []), timeAgo(one.since)]));
+    h("a", { href: trialPath(one.job, one.trial) }, String(one.trial)), one.owner, number(one.share.cpus), number(one.share.gpus), ...(onNodes ? [one.nodes?.length ? where(one) : "not placed yet"] : []), timeAgo(one.since)]));
 }
 
 function waiting(pool) {
