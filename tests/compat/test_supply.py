@@ -158,17 +158,17 @@ def test_pins_that_nobody_has_a_build_of_are_loosened_and_python_2s_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supply, "_has", lambda runtime, pins: not any("==2.7.0" in pin for pin in pins))
-    program = supply.Program({}, ("h5py==2.7.0", "numpy<2", "futures==3.2.0", "sklearn"), {"environment": {}})
+    program = supply.Program({}, ("h5py==2.7.0", "numpy<2", "futures==3.2.0", "sklearn", "gast==0.2.0"), {})
 
     found = supply.supply_for(program, home=Home(tmp_path).make())
 
     gone = [f'--override {name}; python_version < "3"' for name in ("futures", "sklearn")]
-    overrides = ("--override h5py>=2.7.0,<3", *gone, "scikit-learn")
+    overrides = ("--override h5py>=2.7.0,<3", "--override gast>=0.2.0", *gone, "scikit-learn")
     assert found.beside == overrides
     assert "h5py==2.7.0: not built for any Python here" in found.notes[0]
     assert found.notes[1].startswith("futures==3.2.0: left out")
     wanted = Wanted.of(Needs(requirements=(*program.requirements, *overrides)), Installed(default_runtime()))
-    assert wanted.requirements == ("numpy<2", "scikit-learn", "h5py>=2.7.0,<3")
+    assert wanted.requirements == ("numpy<2", "scikit-learn", "h5py>=2.7.0,<3", "gast>=0.2.0")
     assert wanted.options == ()
 
 

@@ -263,6 +263,19 @@ def loosened(line: str) -> str | None:
     return f"{name}{lower}<{bound.major + 1}"
 
 
+def at_least(requirements: Iterable[str]) -> list[str]:
+    """Lower bounds in place of the exact pins of what is not compiled."""
+    found = []
+    for line in requirements:
+        parsed = _parsed(line)
+        clauses = list(parsed.specifier) if parsed is not None and not parsed.marker else []
+        if parsed is None or normal_name(parsed.name) in COMPILED or [one.operator for one in clauses] != ["=="]:
+            continue
+        extras = f"[{','.join(sorted(parsed.extras))}]" if parsed.extras else ""
+        found.append(f"{parsed.name}{extras}>={clauses[0].version.removesuffix('.*')}")
+    return found
+
+
 def _is_older(requirement: Requirement, name: str, version: Version) -> bool:
     """Whether it is of this library, and only releases before `version` meet it."""
     own = normal_name(requirement.name).removesuffix("-gpu").removesuffix("-cpu")

@@ -16,6 +16,7 @@ from stoker.compat.images import (
     MISNAMED,
     OLD_PYTHON,
     as_in_image,
+    at_least,
     compiled_pins,
     in_images,
     is_of_runtime_1,
@@ -175,7 +176,9 @@ def _place(program: Program, asked: "Runtime", *, is_old: bool, home: "Home", lo
         for runtime in list_runtimes(home):
             if runtime.minor == OLD_PYTHON:
                 text = f"This code is for TensorFlow 1 or scikit-learn 0.20: the job runs on {runtime}."
-                return _Place(runtime, (text,)) if not pins or _has(runtime, pins) else _loosely(runtime, pins, (text,))
+                if not pins or _has(runtime, pins):
+                    return _Place(runtime, (text,))
+                return _loosely(runtime, program.requirements, (text,))
         return _Place(asked, is_settled=False)
     if not pins or _has(asked, pins):
         return _Place(asked)
@@ -187,23 +190,28 @@ def _place(program: Program, asked: "Runtime", *, is_old: bool, home: "Home", lo
             text = f"{', '.join(pins)}: not built for Python {asked.minor}; the job runs on {runtime}."
             return _Place(runtime, (text,))
     oldest = min([asked, *others], key=lambda one: one.interpreter.numbers)
-    return _loosely(asked if is_named else oldest, pins, ())
+    return _loosely(asked if is_named else oldest, program.requirements, ())
 
 
-def _loosely(runtime: "Runtime", pins: Sequence[str], notes: tuple[str, ...]) -> _Place:
-    """The runtime with the releases nearest to what is pinned and has no build for any Python here."""
+def _loosely(runtime: "Runtime", own: Sequence[str], notes: tuple[str, ...]) -> _Place:
+    """The runtime with the releases nearest to what is pinned and has no build for any Python here.
+
+    Pins beside them become lower bounds: a `pip freeze` of then has what went with the releases that are gone.
+    """
+    pins = compiled_pins(own)
     lacking = [pin for pin in pins if not _has(runtime, [pin])]
     instead = [line for pin in lacking if (line := loosened(pin)) is not None]
     if len(instead) < len(lacking) or not _has(runtime, instead):
         return _Place(runtime, notes, is_settled=False)
     text = f"{', '.join(lacking)}: not built for any Python here; the job runs on {runtime} with {', '.join(instead)}."
-    return _Place(runtime, (*notes, text), tuple(instead))
+    return _Place(runtime, (*notes, text), (*instead, *at_least(own)))
 
 
 def _replaced(own: Sequence[str], instead: Sequence[str]) -> tuple[list[str], tuple[str, ...], str]:
     """The requirements as they come to be, the lines that say so, and a note about those that are not as written."""
     from stoker.packaging.requirements import OVERRIDE, name_of  # noqa: PLC0415 - as above
 
+    instead = [line for line in instead if not _is_needless(name_of(line) or "")]
     needless = [line for line in own if _is_needless(name_of(line) or "")]
     misnamed = {line: MISNAMED[line.strip()] for line in own if line.strip() in MISNAMED}
     gone = {name_of(line) for line in (*instead, *needless, *misnamed)}

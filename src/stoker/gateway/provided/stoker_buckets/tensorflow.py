@@ -50,6 +50,9 @@ _ASKED = {
 }
 _ASKING = (
     "lib.io._pywrap_file_io",
+    "_pywrap_file_io",  # where 2.2 to 2.4 have them
+    "_pywrap_record_io",
+    "_pywrap_events_writer",
     "lib.io._pywrap_record_io",
     "client._pywrap_events_writer",
     "training.py_checkpoint_reader",
@@ -119,7 +122,7 @@ def _lead_classes(layer: _Layer) -> None:
     for module in _modules("lib.io.tf_record"):
         _replace(module.TFRecordWriter, "__init__", layer.asked("__init__"))
     for function in ("save", "restore"):
-        for module in _modules("checkpoint.functional_saver"):
+        for module in [*_modules("checkpoint.functional_saver"), *_modules("training.saving.functional_saver")]:
             _replace(module.MultiDeviceSaver, function, layer.op("file_prefix", 1, in_graph=False))
         for module in _modules("training.saver"):
             _replace(module.Saver, function, layer.op("save_path", 2, in_graph=False))
