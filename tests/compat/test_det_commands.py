@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stoker.home import Home
-from tests.e2e.command import stoker
+from tests.e2e.command import run, stoker
 from tests.e2e.conftest import home
 
 __all__ = ["home"]  # a fixture, for the tests here
@@ -99,4 +99,25 @@ def test_a_command_is_a_job(home: Home, tmp_path: Path) -> None:
     assert "Only its priority" in stoker("j", "update", "cmd_3", "--weight", "2", cwd=tmp_path).err
     assert stoker("cmd", "kill", "cmd_3", cwd=tmp_path).out.strip() == "cmd_3"
     assert "Which command?" in stoker("cmd", "run", cwd=tmp_path).err
-    assert "no container" in stoker("shell", "start", cwd=tmp_path).err
+    assert "cmd_3" in stoker("cmd", "describe", "cmd_3", cwd=tmp_path).out
+    shell = stoker("shell", "start", "--", "echo $((6 * 7)); exit 3", cwd=tmp_path)
+    assert shell.code == 3, shell.err
+    assert shell.out.replace("\r", "").splitlines()[:2] == ["shell_1", "42"]
+    assert stoker("shell", "open", "shell_1", "--", "true", cwd=tmp_path).code == 0
+    stoker("shell", "kill", "shell_1", cwd=tmp_path)
+    assert "has ended" in stoker("shell", "open", "shell_1", cwd=tmp_path).err
+
+
+def test_what_stands_before_det_in_old_scripts_is_no_obstacle(home: Home, tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "train.py").write_text("import determined; print('trial', determined.get_cluster_info().trial.hparams)")
+    (code / "grid.yaml").write_text(textwrap.dedent(CONFIG))
+    path = stoker("gcloud-shim", cwd=code).out
+    words = ["det -m host:80 user login bob", "det w create Team", "det e create grid.yaml . --local --test"]
+    ran = run(["sh", "-c", "\n".join([path, "set -e", *words])], cwd=code)
+    assert ran.code == 0, ran.err
+    assert ran.err.count("nothing to do here") == 2
+    assert "trial {'x': " in ran.out
+    assert len(json.loads(stoker("e", "list-trials", "1", "--json", cwd=code).out)) == 1
+    assert "no users" in stoker("-m", "host", "user", "create", "bob", cwd=code).err

@@ -69,6 +69,13 @@ def add_task_verbs(parser: Parser, task: str) -> None:
         arguments.name = find_job(client, arguments.name)
         return follow(client, arguments.name) if arguments.follow else logs(arguments)
 
+    def describe(arguments: Arguments) -> int | None:
+        from stoker.cli.main import run
+        from stoker.client import connect
+
+        name = find_job(connect(), arguments.name)
+        return run(["jobs", "describe", name, *(["--json"] if arguments.json else [])])
+
     def kill(arguments: Arguments) -> None:
         from stoker.client import connect
 
@@ -76,7 +83,10 @@ def add_task_verbs(parser: Parser, task: str) -> None:
         for given in arguments.names:
             print(client.kill(find_job(client, given)).id)
 
-    command = parser.add_command("list", list_, help="list them, newest first", example=f"stoker {task} list")
+    command = parser.add_command(
+        "list", list_, help="list them, newest first", example=f"stoker {task} list", aliases=["ls"]
+    )
+    command.add_argument("-a", "--all", action="store_true", help="accepted: everybody's are listed")
     command.add_argument("--json", action="store_true", help="print JSON")
     from stoker.cli.logs import add_log_flags
 
@@ -86,6 +96,11 @@ def add_task_verbs(parser: Parser, task: str) -> None:
     add_log_flags(command)
     command = parser.add_command("kill", kill, help="end it at once", example=f"stoker {task} kill {task}_1")
     command.add_argument("names", metavar="JOB", nargs="+", help="names or numbers")
+    command = parser.add_command(
+        "describe", describe, help="show its settings and how it stands", example=f"stoker {task} describe {task}_1"
+    )
+    command.add_argument("name", metavar="JOB", help="its name or number")
+    command.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(arguments: Arguments) -> int:

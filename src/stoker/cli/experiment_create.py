@@ -49,6 +49,14 @@ def build(parser: Parser) -> None:
     )
     add_config_flags(command)
     _add_afterwards(command)
+    trying = command.add_argument_group("trying it out")
+    trying.add_argument(
+        "--test", "--test-mode", action="store_true", help="one trial; a trial class trains and validates one batch"
+    )
+    trying.add_argument("--local", action="store_true", help="follow it: jobs of the local pool run on this machine")
+    trying.add_argument(
+        "-p", "--publish", action="append", metavar="PORT", help="accepted: a job's ports are open here"
+    )
 
     command = parser.add_command(
         "fork",
@@ -73,11 +81,14 @@ def build(parser: Parser) -> None:
 
 def _add_afterwards(command: Parser) -> None:
     then = command.add_argument_group("and then")
-    how = then.add_mutually_exclusive_group()
-    how.add_argument(
-        "-f", "--follow-first-trial", action="store_true", help="print the first trial's log until that trial has ended"
+    then.add_argument(
+        "-f",
+        "--follow-first-trial",
+        "--follow",
+        action="store_true",
+        help="print the first trial's log until that trial has ended; a paused one's is not followed",
     )
-    how.add_argument("--paused", action="store_true", help="pause it at once; `stoker experiment activate` starts it")
+    then.add_argument("--paused", action="store_true", help="pause it at once; `stoker experiment activate` starts it")
     then.add_argument("--json", action="store_true", help="print the job as JSON")
 
 
@@ -90,7 +101,7 @@ def create(arguments: Arguments) -> int:
     reading = read_search(load_config(file, template=template, overrides=arguments.overrides), source=str(file))
     tell(reading)
     directory = Path(arguments.directory) if arguments.directory else file.parent
-    values = reading.values
+    values = as_test(reading.values) if arguments.test else reading.values
     base = values.get("name") or name_of_directory(directory)
     home = Home.find().make()
     code = look_at(
@@ -105,7 +116,19 @@ def create(arguments: Arguments) -> int:
         )
         check_environment(shipment, home=home)
         job = submit_numbered(shipment, base, home=home)
+    arguments.follow_first_trial |= arguments.local
     return _afterwards(arguments, job, home=home)
+
+
+def as_test(values: Values) -> Values:
+    """One trial, never started again, and no longer than it takes to see whether it works at all."""
+    search = {**values["search"], "stopping": {"name": "none"}, "max_trials": 1}
+    if search["sampler"]["name"] == "single":
+        search = values["search"]
+    else:
+        search["sampler"] = {"name": "random"}
+    brief = {"restarts": {"max_restarts": 0}, "data": {"stoker": {"trainer": {"test_mode": True}}}}
+    return {**overlay(values, brief), "search": search}
 
 
 def fork(arguments: Arguments) -> int:
@@ -219,7 +242,7 @@ def _afterwards(arguments: Arguments, job: dict[str, Any], *, home: "Home") -> i
         job = connect(home).pause(name).model_dump(mode="json")
     print(json.dumps(job, indent=2) if arguments.json else name)
     say(f"Experiment [{name}] created (number {job['number']}).")
-    if arguments.follow_first_trial:
+    if arguments.follow_first_trial and not arguments.paused:
         from stoker.cli.trial import follow_trial
 
         return follow_trial(connect(home), name, 1)

@@ -1,4 +1,4 @@
-"""`stoker gcloud-shim`: a `gcloud` and a `gsutil` for old scripts, which know AI Platform and storage alone.
+"""`stoker gcloud-shim`: a `gcloud` and a `gsutil` for old scripts, which know AI Platform and storage alone; a `det`.
 
 Where there is no docker, a `docker` too, which builds nothing and remembers which directory an image would be of.
 """
@@ -37,12 +37,12 @@ def build(parser: Parser) -> None:
 
 
 def install(arguments: Arguments) -> None:
-    """Make the two commands, and print the line that puts them on PATH."""
+    """Make the commands, and print the line that puts them on PATH."""
     from stoker.home import Home
 
     folder = Home.find().make().root / "shim"
     folder.mkdir(exist_ok=True)
-    for name in ("gcloud", "gsutil", *_docker(folder)):
+    for name in ("gcloud", "gsutil", "det", *_docker(folder)):
         partial = folder / f".{name}.{os.getpid()}"
         command = shlex.join([sys.executable, "-P", "-c", _MAIN, name])
         partial.write_text(f'#!/bin/sh\nexec {command} "$@"\n')

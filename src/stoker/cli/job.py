@@ -42,15 +42,17 @@ def build(parser: Parser) -> None:
         "list",
         list_,
         help="the queue: jobs that have not ended, those that come first first",
-        example="stoker job list",
+        example="stoker job list --resource-pool gpus",
+        aliases=["ls"],
     )
+    command.add_argument("--resource-pool", metavar="POOL", help="of this pool alone")
     command.add_argument("--json", action="store_true", help="print JSON")
     command = parser.add_command(
         "update", update, help="change a job's priority", example="stoker job update mnist_1 --priority 500"
     )
     command.add_argument("name", metavar="JOB", help="its name or number")
     command.add_argument("--priority", type=flags.whole, metavar="N", help="0 to 1000, larger first")
-    for flag in ("--weight", "--resource-pool"):
+    for flag in ("--weight", "--resource-pool", "--ahead-of", "--behind-of"):
         command.add_argument(flag, metavar="X", help="refused: a job stays in its pool, and the queue goes by priority")
 
 
@@ -88,7 +90,8 @@ def list_(arguments: Arguments) -> None:
     from stoker.cli.jobs import jobs_table
     from stoker.client import connect
 
-    waiting = [job for job in connect().jobs(limit=10_000) if not job.state.is_final]
+    pool = arguments.resource_pool
+    waiting = [job for job in connect().jobs(limit=10_000) if not job.state.is_final and pool in (None, job.pool)]
     waiting.sort(key=lambda job: (-job.priority, job.number))
     if arguments.json:
         print_json(waiting)
@@ -101,7 +104,8 @@ def list_(arguments: Arguments) -> None:
 def update(arguments: Arguments) -> None:
     from stoker.client import connect
 
-    if arguments.weight or arguments.resource_pool or arguments.priority is None:
+    refused = (arguments.weight, arguments.resource_pool, arguments.ahead_of, arguments.behind_of)
+    if any(refused) or arguments.priority is None:
         raise UsageError("Only its priority can be changed: the queue goes by it. Say --priority N, 0 to 1000.")
     client = connect()
     job = client.update(find_job(client, arguments.name), priority=arguments.priority)

@@ -36,7 +36,7 @@ NOUNS: dict[str, Noun] = {
     "cmd": Noun("stoker.cli.cmd", "run any command as a job"),
     "tensorboard": Noun("stoker.cli.tensorboard", "TensorBoard over the event files of experiments"),
     "notebook": Noun("stoker.cli.notebook", "JupyterLab as a job"),
-    "shell": Noun("stoker.cli.shell", "refused: what to do instead"),
+    "shell": Noun("stoker.cli.shell", "a shell as a job, and terminals in it"),
     "models": Noun("stoker.cli.models", "the registry: models, and what jobs made of them"),
     "versions": Noun("stoker.cli.versions", "versions of a registered model"),
     "predict": Noun("stoker.cli.predict", "predict with a registered model, here or by `stoker serve`"),
@@ -69,6 +69,12 @@ NOUN_ALIASES = {
 
 # `gcloud ai-platform jobs …` becomes `stoker jobs …`; a script that only had `gcloud` replaced works too.
 _GCLOUD_PREFIXES = frozenset({"alpha", "beta", "ai-platform", "ml-engine"})
+
+# Nouns of Determined's master, and the flags that name one: `det -m HOST user login` stands in front of many scripts.
+_DETERMINED = frozenset(
+    "-m --master -u --user a agent auth deploy det dev master p project resource-pool rp s slot task template tpl u"
+    " user user-group w workspace".split()
+)
 
 _HELP = """\
 Usage: stoker NOUN VERB [flags] [-- args of your code]
@@ -118,6 +124,10 @@ def run(words: list[str]) -> int:
         from stoker.cli.gcloud_shim import call
 
         return call(words)
+    if words and words[0] in _DETERMINED:
+        from stoker.cli.det import call as call_det
+
+        return call_det(words[1:] if words[0] == "det" else words)
     while words and words[0] in _GCLOUD_PREFIXES:
         words = words[1:]
     if not words or words[0] in ("--help", "-h", "help"):

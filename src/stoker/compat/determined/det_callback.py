@@ -1,5 +1,6 @@
 """Hugging Face's Trainer in a run, by Determined's callback."""
 
+import functools
 import json
 import os
 from typing import Any
@@ -27,6 +28,11 @@ class DetCallback(StokerCallback):
         self.last_metrics: dict[str, float] = {}
         if args is not None and self.latest_checkpoint is not None:
             args.resume_from_checkpoint = self.latest_checkpoint
+
+    @functools.cached_property
+    def current_op(self) -> Any:
+        """How long the search's file says a trial is; read by scripts of the older dialect."""
+        return next(iter(self.core_context.searcher.operations()))
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         wanted = {
