@@ -61,8 +61,8 @@ MEET = """
                 time.sleep(0.1)
     if task["type"] == "ps":
         time.sleep(3600)
-    met = {name: [meet(address) for address in cluster[name]] for name in sorted(cluster)}
     if task["type"] in ("master", "chief"):
+        met = {name: [meet(address) for address in cluster[name]] for name in sorted(cluster)}
         print(json.dumps(met), flush=True)
         print(json.dumps(cluster), flush=True)
         open(os.environ["STOKER_RUN_DIR"] + "/done", "w").close()
