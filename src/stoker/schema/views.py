@@ -98,6 +98,7 @@ class LogWindow(Model):
     time: tuple[float, ...]
     source: tuple[int, ...]
     sources: tuple[LogSource, ...]
+    replicas: tuple[str, ...] = ()  # all that have said anything, in this window or not
 
 
 class RungTrial(Model):
