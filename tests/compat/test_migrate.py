@@ -227,3 +227,14 @@ def test_shim_runs_a_script_that_calls_gcloud(tmp_path: Path, home: Home) -> Non
     assert "args ['--epochs', '3']" in ran.stdout
     assert ran.returncode == 2
     assert "gcloud container clusters list has no meaning here" in ran.stderr
+
+
+def test_experiment_files_that_are_not_shipped_are_found_and_the_code_where_it_lies(tmp_path: Path) -> None:
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "grid.yaml").write_text("entrypoint: gan:Trial\nsearcher: {name: single, metric: loss}\n")
+    (tmp_path / ".detignore").write_text("configs\n")
+    (tmp_path / "gan.py").write_text("from determined.pytorch import PyTorchTrial\nclass Trial(PyTorchTrial): ...\n")
+
+    found = assess(tmp_path, home=Home(tmp_path / "home"), look_up=False)
+
+    assert found.commands == ("stoker experiment create configs/grid.yaml .",)

@@ -6,6 +6,7 @@ from typing import Any
 from stoker.compat.migrate.directory import Directory
 from stoker.compat.migrate.findings import Finding, Verdict
 from stoker.compat.migrate.hooks import NAME, read_hook
+from stoker.compat.supply import entries_of
 from stoker.errors import ConfigError, StokerError
 from stoker.schema.dialects import determined
 from stoker.schema.dialects.document import is_determined
@@ -45,7 +46,7 @@ def job_of(directory: Directory) -> tuple[Values, list[Finding], list[str]]:
         except StokerError as error:
             findings.append(Finding(Verdict.CANNOT, "experiment", str(error), path))
             continue
-        commands.append(_command(path, document))
+        commands.append(_command(path, document, _folder(directory, path, reading.values)))
         detail = f"as `{commands[-1]}`"
         if reading.ignored:
             detail += f"; of no meaning without containers: {', '.join(reading.ignored)}"
@@ -60,11 +61,18 @@ def job_of(directory: Directory) -> tuple[Values, list[Finding], list[str]]:
     return values, findings, commands
 
 
-def _command(path: str, document: dict[str, Any]) -> str:
-    folder, _, file = path.rpartition("/")
-    if "searcher" not in document:
-        return f"stoker job run {path} {folder or '.'}"
-    return f"stoker experiment create {path} {folder or '.'}"
+def _command(path: str, document: dict[str, Any], folder: str) -> str:
+    verb = "experiment create" if "searcher" in document else "job run"
+    return f"stoker {verb} {path} {folder}"
+
+
+def _folder(directory: Directory, path: str, values: Values) -> str:
+    """Of the code: the file's own, unless what it runs lies at the top."""
+    folder = path.rpartition("/")[0]
+    files = list(entries_of(values))
+    is_here = any((directory.root / folder / file).is_file() for file in files)
+    is_at_top = any((directory.root / file).is_file() for file in files)
+    return "." if is_at_top and not is_here else folder or "."
 
 
 def _is_single(document: dict[str, Any]) -> bool:

@@ -4,7 +4,7 @@ import ast
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import yaml
 
 from stoker.errors import StokerError
 from stoker.packaging.tree import source_of_directory, walk
-from stoker.schema.dialects.document import load
+from stoker.schema.dialects.document import is_determined, load
 
 _SCRIPTS = (".sh", ".bash", "Makefile", "makefile", ".mk")
 _MAX_BYTES = 1_000_000
@@ -102,7 +102,21 @@ def read_directory(path: Path) -> Directory:
             calls += _calls(_text(entry.file), entry.path)
         elif name.endswith(_PAGES):
             told += _calls(_page(entry.file), entry.path)
+    documents |= _left_behind(root, tree.paths)
     return Directory(root, tree.paths, tuple(uses), tuple(old), documents, (*calls, *told), tree.notes)
+
+
+def _left_behind(root: Path, shipped: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Experiment files that a .detignore keeps from being shipped: the code does not need them, and we do."""
+    found = {}
+    for file in sorted([*root.glob("*.y*ml"), *root.glob("*/*.y*ml")]):
+        path = file.relative_to(root).as_posix()
+        if path in shipped or path.startswith(".") or not file.is_file() or file.stat().st_size > _MAX_BYTES:
+            continue
+        document = _document(file)
+        if document is not None and is_determined(document):
+            found[path] = document
+    return found
 
 
 def _read_module(file: Path, path: str, uses: list[Use], old: list[str]) -> None:
