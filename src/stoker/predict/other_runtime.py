@@ -100,7 +100,7 @@ def _of_booster(folder: Path, runtime: str | None) -> OtherRuntime | None:
     if len(start) < 8 or start.startswith(b"{") or not 0 < struct.unpack_from("<fI", start)[1] < 10_000_000:
         return None
     if runtime is not None and runtime.startswith("1."):
-        return OtherRuntime((*_requirements((0, 20), "0.20.4"), f"xgboost=={_OF_RUNTIME_1}"), 7)
+        return OtherRuntime((f"xgboost=={_OF_RUNTIME_1}", *_requirements((0, 20), "0.20.4")), 7)
     return OtherRuntime((f"xgboost=={_LAST_OF_OLD_FORMAT}", "numpy<2"), 11)
 
 
