@@ -102,12 +102,18 @@ def test_all_types_and_limits_are_read() -> None:
     assert (spec.max_failed_trials, spec.resume_from, spec.metric) == (3, "earlier", "A b")
 
 
+def test_discrete_values_that_fall_are_turned_round() -> None:
+    spec = _read(params=[{"parameterName": "layers", "type": "DISCRETE", "discreteValues": [4, 2, 1]}])
+
+    assert spec.space["layers"] == Discrete(values=(1, 2, 4))
+
+
 def test_everything_wrong_is_named_at_once_with_its_path() -> None:
     params = [
         {"parameterName": "a", "type": "DOUBLE", "minValue": 1, "maxValue": 1},
         {"parameterName": "b", "type": "INTEGER", "minValue": 0.5},
         {"parameterName": "c", "type": "CATEGORICAL"},
-        {"parameterName": "d", "type": "DISCRETE", "discreteValues": [2, 1]},
+        {"parameterName": "d", "type": "DISCRETE", "discreteValues": [2, 1, 3]},
         {"parameterName": "e", "type": "DOUBLE", "minValue": 0, "maxValue": 1, "scaleType": "UNIT_LOG_SCALE"},
         {"parameterName": "f", "type": "FLOAT", "minValue": 0, "maxValue": 1},
         {"parameterName": "g", "type": "DISCRETE", "discreteValues": list(range(1001))},
