@@ -14,6 +14,8 @@ from stoker.storage.bucket import BucketFolder
 from stoker.storage.buckets import Buckets
 from stoker.storage.place import Place
 
+_POLL_S = 0.05  # how long `close` may have to wait
+
 
 class Gateway:
     """Serves from its making until `close`; also a context manager. ConfigError when the home's settings are bad."""
@@ -26,7 +28,7 @@ class Gateway:
         self.url = url_of(listening)
         admits = is_same_user if can_tell() else _anybody
         self._server = HttpServer(listening, self._service.answer, admits=admits)
-        threading.Thread(target=self._server.serve_forever, name="gateway", daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(_POLL_S,), name="gateway", daemon=True).start()
 
     def close(self) -> None:
         """Take no more requests, and discard uploads that are not finished."""

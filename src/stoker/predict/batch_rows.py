@@ -238,9 +238,10 @@ class _Work:
 
 
 def _threads() -> int:
-    """As many as numeric libraries are to use: all cores, unless ranks share them."""
+    """Two for each core that numeric libraries are to use (all, unless ranks share them): one waits for Python's lock
+    while the other computes."""
     asked = os.environ.get("OMP_NUM_THREADS", "")
-    return int(asked) if asked.isdecimal() and int(asked) else len(os.sched_getaffinity(0))
+    return 2 * (int(asked) if asked.isdecimal() and int(asked) else len(os.sched_getaffinity(0)))
 
 
 def _header(line: bytes, signature: Signature, key: str | None) -> Header:
