@@ -33,7 +33,7 @@ quickstart: $(INSTALLED)
 	touch $@
 
 test: $(INSTALLED) .venv-ray/installed
-	STOKER_RAY_PYTHON=.venv-ray/bin/python $(BIN)/python -m pytest -n 4
+	STOKER_RAY_PYTHON=.venv-ray/bin/python $(BIN)/python -m pytest -n 4 --dist worksteal
 
 # Every way a real Ray cluster can go wrong: half an hour. `make test` has one package on two nodes, one of them killed.
 test-ray: $(INSTALLED) .venv-ray/installed
