@@ -15,6 +15,7 @@ zygotes/             Pythons that have imported what trials import, to fork them
 
 import json
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,8 +119,19 @@ class Home:
 
 def write_private(path: Path, text: str) -> None:
     """Replace a file whole, never readable by others, not even for a moment."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    # Threads may write it at once, and so may machines that share a disk.
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{time.time_ns()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
     os.replace(temporary, path)
+
+
+def end_of(path: Path, *, size_bytes: int) -> str:
+    """The last part of a text file; nothing when there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - size_bytes))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""

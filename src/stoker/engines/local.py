@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stoker import processes
+from stoker.engines import traces
 from stoker.engines.base import Liveness
 from stoker.engines.gpus import start_on_gpus
 from stoker.engines.nursery import Nursery, Unanswered
@@ -21,8 +22,6 @@ from stoker.processes import ProcessId
 from stoker.schema.job import Share
 from stoker.schema.launch import Launch
 
-_LOG_BYTES = 2000
-_LAST_EVENT_BYTES = 200_000  # a long traceback is in it
 _CGROUP = Path("/sys/fs/cgroup")
 # Those of a run that the server itself may have been started from (user code that submits a job).
 _OF_AN_OUTER_RUN = (processes.RUN_DIR_VARIABLE, "STOKER_REPLICA")
@@ -80,7 +79,7 @@ class LocalEngine:
         A supervisor that has just been started is found by its command line, an ended one by what it left.
         """
         run_dir = self._run_dir(launch)
-        found = _living(run_dir) or _noted(run_dir, "supervisor")
+        found = traces.living(run_dir) or traces.noted(run_dir, "supervisor")
         return str(_Handle(run_dir, found[0])) if found else None
 
     def poll(self, handles: Sequence[str]) -> Mapping[str, Liveness]:
@@ -97,11 +96,7 @@ class LocalEngine:
         found = _Handle.parse(handle)
         if found is None:
             return
-        # The supervisor goes first, so that it neither starts more nor tells of the ends that we cause.
-        started = processes.descendants(found.supervisor.pid) if found.supervisor.is_alive() else []
-        processes.end_all(lambda: [found.supervisor])
-        leaders = [*_noted(found.run_dir, "replicas"), *started]
-        ended = processes.end_all(lambda: [*started, *processes.in_groups(leaders), *processes.of_run(found.run_dir)])
+        ended = traces.end_run(found.run_dir, [found.supervisor])
         _reap(found.supervisor)
         if not ended:
             raise StokerError(f"Some processes of the run in {found.run_dir} cannot be ended: they wait in the kernel.")
@@ -110,8 +105,8 @@ class LocalEngine:
         found = _Handle.parse(handle)
         if found is None:
             return ""
-        said = _end_of(found.run_dir / "supervisor.log").strip()
-        if found.supervisor.is_alive() or _has_ended(found.run_dir):
+        said = traces.last_words(found.run_dir)
+        if found.supervisor.is_alive() or traces.has_ended(found.run_dir):
             return said
         if said:
             return f"The last words of its supervisor (pid {found.supervisor.pid}):\n{said}"
@@ -143,7 +138,7 @@ class LocalEngine:
         try:
             started = self._nursery.fork(words, log=log, environment=environment)
         except Unanswered:
-            started = next(iter(_living(run_dir)), None)
+            started = next(iter(traces.living(run_dir)), None)
         return _spawn(words, log=log, environment=environment) if started is None else started
 
 
@@ -180,35 +175,6 @@ def _reap(process: ProcessId) -> None:
         os.waitpid(process.pid, os.WNOHANG)
     except ChildProcessError:
         pass  # another server's
-
-
-def _living(run_dir: Path) -> list[ProcessId]:
-    """Its supervisors, also one that has just been started, by their command line."""
-    return processes.with_words([b"stoker.supervisor", os.fsencode(run_dir)])
-
-
-def _noted(run_dir: Path, who: str) -> list[ProcessId]:
-    """The "supervisor" or the "replicas" of processes.json; none when it was killed before it had written that."""
-    try:
-        found = json.loads((run_dir / "processes.json").read_text())[who]
-        listed = [found] if who == "supervisor" else found.values()
-        return [ProcessId(int(process["pid"]), int(process["start"])) for process in listed]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return []
-
-
-def _has_ended(run_dir: Path) -> bool:
-    """Whether its supervisor came to the end: the last event it wrote says how the run ended."""
-    return '"type":"exited"' in _end_of(run_dir / "spool.jsonl", size_bytes=_LAST_EVENT_BYTES).rpartition('{"seq":')[2]
-
-
-def _end_of(path: Path, *, size_bytes: int = _LOG_BYTES) -> str:
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - size_bytes))
-            return file.read().decode("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 def _memory_hint() -> str:

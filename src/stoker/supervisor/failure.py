@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from stoker import home
 from stoker.supervisor.process import Ended
 from stoker.supervisor.tail import output_source
 
@@ -43,13 +44,8 @@ def message(ended: Ended, *, stderr: str, traceback: str) -> str:
 
 
 def end_of(path: Path) -> str:
-    """The last part of a file."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
-            return file.read().decode("utf-8", "replace")
-    except OSError:
-        return ""
+    """The last part of what was printed, long enough for a traceback."""
+    return home.end_of(path, size_bytes=_TAIL_BYTES)
 
 
 def last_traceback(stderr: str) -> str:

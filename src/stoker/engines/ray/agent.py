@@ -21,10 +21,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-_LOG_BYTES = 2000
-_LAST_EVENT_BYTES = 200_000  # a long traceback is in it
+if TYPE_CHECKING:
+    from stoker.processes import ProcessId
+
 _LOOK_S = 1.0
 _RANKS_S = 0.2
 MOST_CALLS = 10_000  # at once: each run that is watched is one
@@ -109,7 +110,7 @@ class Node:
             self._run_dir = self._run_dir / "nodes" / str(node)
         self._ports: dict[str, int] = {}
         self._held: list[socket.socket] = []  # so that nobody else is given these ports
-        self._supervisor: _Process | None = None
+        self._supervisor: ProcessId | None = None
         self._lifeline: int | None = None
         self._is_over = False
         self._lock = threading.Lock()  # starting and ending must not cross
@@ -149,10 +150,12 @@ class Node:
 
     def watch(self) -> dict[str, Any]:
         """Blocks until the supervisor has ended; whether it had come to the end of its run, and its last words."""
+        from stoker.engines import traces  # noqa: PLC0415 -- of the source that the agent brought
+
         if self._supervisor is not None:
-            self._supervisor.wait()
+            _wait(self._supervisor)
         self._let_go()
-        return {"in_order": self._has_ended(), "log": _end_of(self._run_dir / "supervisor.log", _LOG_BYTES).strip()}
+        return {"in_order": traces.has_ended(self._run_dir), "log": traces.last_words(self._run_dir)}
 
     def watch_ranks(self) -> None:
         """Blocks until nobody on this node works any more: all has ended there, or only parameter servers are left."""
@@ -161,23 +164,16 @@ class Node:
 
     def stop(self) -> None:
         """Ask the supervisor to end its run."""
-        if self._supervisor is not None and self._supervisor.is_alive():
-            try:
-                os.kill(self._supervisor.pid, signal.SIGTERM)
-            except ProcessLookupError:
-                pass
+        if self._supervisor is not None:
+            self._supervisor.kill(signal.SIGTERM)
 
     def end(self) -> bool:
         """End the supervisor and all that it started, at once; False if something cannot be ended."""
         with self._lock:
             self._is_over = True
-        from stoker import processes  # noqa: PLC0415 -- of the source that the agent brought
+        from stoker.engines import traces  # noqa: PLC0415 -- as above
 
-        mine = processes.with_words([b"stoker.supervisor", os.fsencode(self._run_dir)])
-        started = [process for supervisor in mine for process in processes.descendants(supervisor.pid)]
-        processes.end_all(lambda: mine)
-        leaders = [processes.ProcessId(one["pid"], one["start"]) for one in self._noted()] + started
-        ended = processes.end_all(lambda: [*started, *processes.in_groups(leaders), *processes.of_run(self._run_dir)])
+        ended = traces.end_run(self._run_dir, traces.living(self._run_dir))
         self._let_go()
         return ended
 
@@ -186,7 +182,7 @@ class Node:
         if (self._run_dir / "spool.jsonl").exists():
             self.end()  # a node that was thought lost may be there after all
             _tell_server(self._home, server)
-            self._spawn({}, "--drain").wait()
+            _wait(self._spawn({}, "--drain"))
             self._let_go()
 
     def _let_go(self) -> None:
@@ -196,23 +192,13 @@ class Node:
             lifeline, self._lifeline = self._lifeline, None
             os.close(lifeline)
 
-    def _spawn(self, variables: dict[str, str], *flags: str) -> "_Process":
+    def _spawn(self, variables: dict[str, str], *flags: str) -> "ProcessId":
         reader, self._lifeline = os.pipe()
         try:
             words = ["--node", str(self._node), *flags]
             return self._cradle.start(self._run_dir, words, variables=variables, lifeline=None if flags else reader)
         finally:
             os.close(reader)
-
-    def _noted(self) -> list[dict[str, int]]:
-        try:
-            return list(json.loads((self._run_dir / "processes.json").read_text())["replicas"].values())
-        except (OSError, ValueError, KeyError):
-            return []
-
-    def _has_ended(self) -> bool:
-        last = _end_of(self._run_dir / "spool.jsonl", _LAST_EVENT_BYTES).rpartition('{"seq":')[2]
-        return '"type":"exited"' in last
 
 
 class _Cradle:
@@ -233,8 +219,8 @@ class _Cradle:
         self._lock = threading.Lock()
         self._has_started = False
 
-    def start(self, run_dir: Path, flags: list[str], *, variables: dict[str, str], lifeline: int | None) -> "_Process":
-        from stoker import processes  # noqa: PLC0415 -- as above
+    def start(self, run_dir: Path, flags: list[str], *, variables: dict[str, str], lifeline: int | None) -> "ProcessId":
+        from stoker.engines import traces  # noqa: PLC0415 -- as above
         from stoker.engines.nursery import Unanswered  # noqa: PLC0415
 
         words = [self._python, "-P", "-m", "stoker.supervisor", str(run_dir), *flags]
@@ -250,10 +236,12 @@ class _Cradle:
             try:
                 found = self._nursery.fork(words, log=log, environment=environment, lifeline=lifeline)
             except Unanswered:
-                found = next(iter(processes.with_words([b"stoker.supervisor", os.fsencode(run_dir)])), None)
-        return _Process.of(found.pid) if found else self._spawn(words, environment, log=log, lifeline=lifeline)
+                found = next(iter(traces.living(run_dir)), None)
+        return found or self._spawn(words, environment, log=log, lifeline=lifeline)
 
-    def _spawn(self, words: list[str], environment: dict[str, str], *, log: Path, lifeline: int | None) -> "_Process":
+    def _spawn(self, words: list[str], environment: dict[str, str], *, log: Path, lifeline: int | None) -> "ProcessId":
+        from stoker.processes import ProcessId  # noqa: PLC0415 -- as above
+
         given = () if lifeline is None else (lifeline,)
         done = subprocess.run(
             ["sh", "-c", _START, str(log), *words, *(["--lifeline", str(lifeline)] if given else [])],
@@ -263,7 +251,8 @@ class _Cradle:
             stdout=subprocess.PIPE,
             check=True,
         )
-        return _Process.of(int(done.stdout))
+        pid = int(done.stdout)
+        return ProcessId.of(pid) or ProcessId(pid, 0)  # it may have ended already
 
 
 def visible_gpus() -> dict[str, str]:
@@ -293,41 +282,18 @@ def _end_with_raylet(raylet: int) -> None:
     os._exit(1)  # the supervisor hears of it by its lifeline, and ends the run
 
 
-@dataclass(frozen=True)
-class _Process:
-    """A pid and its start time: pids are given to others some day, and an agent lives long."""
-
-    pid: int
-    start: str
-
-    @classmethod
-    def of(cls, pid: int) -> "_Process":
-        return cls(pid, _stat(pid)[19])
-
-    def is_alive(self) -> bool:
-        found = _stat(self.pid)
-        return found[0] not in "ZX" and found[19] == self.start
-
-    def wait(self) -> None:
-        try:
-            descriptor = os.pidfd_open(self.pid)
-        except ProcessLookupError:
-            return
-        if self.is_alive():
-            poller = select.poll()
-            poller.register(descriptor, select.POLLIN)
-            poller.poll()
-        os.close(descriptor)
-        while self.is_alive():  # its first thread has ended, others have not quite
-            time.sleep(0.01)
-
-
-def _stat(pid: int) -> list[str]:
-    """The fields of its `stat` file from the state on; as of a dead one when there is none."""
+def _wait(process: "ProcessId") -> None:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ["X"] + [""] * 19
+        descriptor = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return
+    if process.is_alive():
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
+        poller.poll()
+    os.close(descriptor)
+    while process.is_alive():  # its first thread has ended, others have not quite
+        time.sleep(0.01)
 
 
 def _unpack(archive: bytes, to: Path) -> None:
@@ -346,17 +312,7 @@ def _unpack(archive: bytes, to: Path) -> None:
             raise
 
 
-def _end_of(path: Path, size_bytes: int) -> str:
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - size_bytes))
-            return file.read().decode("utf-8", "replace")
-    except OSError:
-        return ""
-
-
 def _write_private(path: Path, text: str) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}.{time.time_ns()}")
-    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(text)
-    partial.replace(path)
+    from stoker.home import write_private  # noqa: PLC0415 -- of the source that the agent brought
+
+    write_private(path, text)
