@@ -4,7 +4,6 @@ import os
 import shlex
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from stoker.errors import UsageError
 
 if TYPE_CHECKING:
     from stoker.home import Home
+    from stoker.schema.launch import Launch
 
 _BUILD_VALUED = ("--build-arg", "--platform", "--target", "--network", "--cache-from", "--label", "--progress")
 _RUN_VALUED = (
@@ -121,6 +121,7 @@ class _Run:
 def _run(asked: _Run, *, home: "Home") -> int:
     """In the foreground, as `stoker local train` runs a package."""
     from stoker.cli.containers import built, of_image
+    from stoker.cli.local import name_here
     from stoker.cli.old_times import with_old_times
     from stoker.supervisor.here import run_here
 
@@ -132,7 +133,7 @@ def _run(asked: _Run, *, home: "Home") -> int:
     args = [asked.outside(word) for word in asked.args]
     values, code = of_image({}, asked.image, home=home, command=asked.entrypoint, args=args)
     values = with_old_times(values, code, home=home)
-    name = f"docker_{time.strftime('%Y%m%d_%H%M%S')}_{os.getpid()}"
+    name = name_here("docker")
     run_dir = home.root / "runs" / "local" / name
     folder = run_dir / "package"
     for entry in code.tree.entries:
@@ -146,19 +147,16 @@ def _run(asked: _Run, *, home: "Home") -> int:
 
 def _launch(
     name: str, values: dict[str, Any], folder: Path, *, variables: dict[str, str], requirements: tuple[str, ...]
-) -> Any:
+) -> "Launch":
+    from stoker.cli.local import launch_here
     from stoker.schema.job import EnvironmentSpec, Role
-    from stoker.schema.launch import Launch, Replica
+    from stoker.schema.launch import Replica
 
     environment = values.get("environment", {})
     own = {**environment.get("variables", {}), **variables}
     lines = tuple(dict.fromkeys([*requirements, *environment.get("requirements", ())]))
-    return Launch(
-        run=f"{name}.1.1",
-        job=name,
-        trial=1,
-        trial_id=0,
-        attempt=1,
+    return launch_here(
+        name,
         source=str(folder),
         environment=EnvironmentSpec(python=environment.get("python"), requirements=lines, variables=own),
         command=tuple(values["command"]),

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stoker.cli import flags, local_predict
 from stoker.cli.gcloud import add_global_flags, unused_global_flags
@@ -106,17 +106,23 @@ def _warn(arguments: Arguments) -> None:
         say(f"Without meaning off Google's cloud, and ignored: {', '.join(unused)}.")
 
 
-def _launch(arguments: Arguments, code: Code, variables: dict[str, str]) -> "Launch":
-    from stoker.schema.job import EnvironmentSpec
+def launch_here(name: str, **fields: Any) -> "Launch":
+    """A run in the foreground, which no server knows of."""
     from stoker.schema.launch import Launch
 
-    name = f"{arguments.module_name.replace('.', '_')}_{time.strftime('%Y%m%d_%H%M%S')}_{os.getpid()}"
-    return Launch(
-        run=f"{name}.1.1",
-        job=name,
-        trial=1,
-        trial_id=0,
-        attempt=1,
+    return Launch(run=f"{name}.1.1", job=name, trial=1, trial_id=0, attempt=1, **fields)
+
+
+def name_here(what: str) -> str:
+    """A name that no other run here has."""
+    return f"{what}_{time.strftime('%Y%m%d_%H%M%S')}_{os.getpid()}"
+
+
+def _launch(arguments: Arguments, code: Code, variables: dict[str, str]) -> "Launch":
+    from stoker.schema.job import EnvironmentSpec
+
+    return launch_here(
+        name_here(arguments.module_name.replace(".", "_")),
         source=str(code.tree.source.root),
         import_roots=code.project.import_roots,
         environment=EnvironmentSpec(
