@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from bench.measure import write_results
+from bench.measure import cpu_s, write_results
 
 ROOT = Path(__file__).parent.parent
 PEERS = ROOT / ".venv-bench" / "bin"
@@ -281,22 +281,11 @@ def answers(contender: Contender) -> bool:
 def load(contender: Contender, pid: int, seconds: float) -> dict[str, float]:
     """The clients are a process of their own: they must not share a lock with what they measure."""
     command = [sys.executable, "-m", "bench.serve", "--load", str(contender.port), contender.path, str(seconds)]
-    before = cpu_s(pid)
+    before = cpu_s(descendants(pid))
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, cwd=ROOT)
     found: dict[str, float] = json.loads(done.stdout)
     requests = found.pop("requests")
-    return {**found, "cpu_ms_per_request": (cpu_s(pid) - before) * 1000 / requests}
-
-
-def cpu_s(pid: int) -> float:
-    ticks = 0
-    for each in descendants(pid):
-        try:
-            fields = Path(f"/proc/{each}/stat").read_text().rpartition(") ")[2].split()
-        except OSError:
-            continue
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+    return {**found, "cpu_ms_per_request": (cpu_s(descendants(pid)) - before) * 1000 / requests}
 
 
 def descendants(pid: int) -> list[int]:

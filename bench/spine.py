@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.measure import interleaved, medians, write_results
+from bench.measure import cpu_s, interleaved, medians, write_results
 from stoker.client import Client, connect
 from stoker.home import Home
 from stoker.schema.job import JobSpec
@@ -142,9 +142,9 @@ def submissions() -> dict[str, float]:
     wait_for_running(client, 50)
     pid = client.health().pid
     time.sleep(5)  # let it settle: this measures rest
-    before = cpu_seconds(pid)
+    before = cpu_s([pid])
     time.sleep(20)
-    used = (cpu_seconds(pid) - before) / 20
+    used = (cpu_s([pid]) - before) / 20
     memory_mb = rss_mb(pid)
     cancel_all(client)
     home.config.unlink()
@@ -167,11 +167,6 @@ def cancel_all(client: Client) -> None:
             client.cancel(job.id)
     while any(not job.state.is_final for job in client.jobs(limit=2000)):
         time.sleep(0.5)
-
-
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def rss_mb(pid: int) -> float:

@@ -27,7 +27,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, sync_playwright
 
-from bench.measure import write_results
+from bench.measure import cpu_s, write_results
 from bench.ui_api import measure_api, percentile
 from bench.ui_seed import LONG, SEARCH, Size, cluster_of, seeded
 from stoker.client import Client
@@ -139,11 +139,6 @@ class Site:
         """Of the server's process so far, to the nanosecond, by the threads it has now."""
         threads = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
         return sum(int(path.read_text().split()[0]) for path in threads) / 1e9
-
-    def whole_cpu_s(self) -> float:
-        """The same in hundredths of a second, with the threads that have ended."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def client(self) -> Client:
         return Client(ServerAddress(url=self.url, token=self.token, pid=0))
@@ -358,12 +353,7 @@ def _watched(context: BrowserContext) -> tuple[Page, CDPSession, list[float]]:
 
 def _cpu_below_s() -> float:
     """CPU time of all that this process has started: the server, Chromium, and what drives it."""
-    total = 0
-    for process in descendants(os.getpid()):
-        with contextlib.suppress(OSError):
-            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-            total += int(fields[11]) + int(fields[12])
-    return total / os.sysconf("SC_CLK_TCK")
+    return cpu_s(process.pid for process in descendants(os.getpid()))
 
 
 def _main_thread_s(session: CDPSession) -> float:
@@ -449,9 +439,10 @@ def measure_clients(site: Site, *, count: int = 50, seconds: float = 20.0) -> di
 
 
 def _cpu_share(site: Site, seconds: float) -> float:
-    before, began = site.whole_cpu_s(), time.monotonic()
+    # Threads that have ended count, too, which they do not in site.cpu_s().
+    before, began = cpu_s([site.process.pid]), time.monotonic()
     time.sleep(seconds)
-    return (site.whole_cpu_s() - before) / (time.monotonic() - began)
+    return (cpu_s([site.process.pid]) - before) / (time.monotonic() - began)
 
 
 def _listen(site: Site, path: str, heard: list[int], stop: threading.Event) -> threading.Thread:
