@@ -3,7 +3,6 @@
 `stoker storage` has rules of its own, which depend on nothing that is at the target already.
 """
 
-import fnmatch
 import os
 import posixpath
 import shutil
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from stoker.cli.output import say
 from stoker.errors import NotFoundError, UsageError
+from stoker.storage.glob import compiled, has_magic
 
 if TYPE_CHECKING:
     from stoker.storage.access import Listed, Storage
@@ -153,7 +153,7 @@ def _copy(storage: "Storage", words: Words, *, recursive: bool) -> int:
         return _stream(storage, given, target)
     say_where(storage, words.urls)
     sources = [each for url in given for each in _expanded(storage, url)]
-    is_into = len(sources) > 1 or any(map(_has_magic, given)) or _is_folder(storage, target, slash=True)
+    is_into = len(sources) > 1 or any(map(has_magic, given)) or _is_folder(storage, target, slash=True)
     files = 0
     for source in sources:
         if not _is_folder(storage, source):
@@ -189,7 +189,7 @@ def _ls(storage: "Storage", words: Words) -> None:
         at = _expanded(storage, url)
         for each in at:
             if words.flags & {"d", "b"}:
-                found += [item for item in _beside(storage, each)]
+                found += _beside(storage, each)
                 continue
             if len(at) > 1 and _is_folder(storage, each):
                 _print(found, words)
@@ -269,12 +269,12 @@ _VERBS: dict[str, tuple[_Verb, str]] = {
 
 def _expanded(storage: "Storage", url: str) -> list[str]:
     """A pattern's objects and folders; another URL as it is. NotFoundError for a pattern that nothing matches."""
-    if not _has_magic(url):
+    if not has_magic(url):
         return [url]
     folder, _, last = url.rstrip("/").rpartition("/")
-    if "**" in last or _has_magic(folder):
+    if "**" in last or has_magic(folder):
         return [item.url for item in storage.list(url)]
-    found = [item.url for item in storage.list(f"{folder}/") if fnmatch.fnmatchcase(_name(item.url), last)]
+    found = [item.url for item in storage.list(f"{folder}/") if compiled(last).fullmatch(_name(item.url))]
     if not found:
         raise NotFoundError(f"{url}: no URLs matched.")
     return found
@@ -293,10 +293,6 @@ def _beside(storage: "Storage", url: str) -> "Iterator[Listed]":
 
 def _name(url: str) -> str:
     return posixpath.basename(url.rstrip("/"))
-
-
-def _has_magic(url: str) -> bool:
-    return any(letter in url for letter in "*?[")
 
 
 def _is_folder(storage: "Storage", url: str, *, slash: bool = False) -> bool:
