@@ -64,6 +64,30 @@ def test_events_are_told_as_they_come_and_the_rest_at_the_end(
     assert spool.path.with_suffix(".ack").read_text() == "3\n"
 
 
+class Interrupted(Shipper):
+    """Finds the spool empty; the last event and `close` come before it goes on from there."""
+
+    spool: Spool
+
+    def _next_batch(self) -> tuple[list[bytes], int]:
+        found = super()._next_batch()
+        if not found[0] and not self._closing.is_set():
+            say(self.spool, "the last word")
+            self._closing.set()  # as `close` does, from another thread
+            self.wake()
+        return found
+
+
+def test_last_event_that_is_written_just_after_it_looked_is_told(home: Home, server: FakeServer, spool: Spool) -> None:
+    shipper = Interrupted(spool.path, run=RUN, node=0, find_server=home.server, on_stop=lambda reason: None)
+    shipper.spool = spool
+    shipper.start()
+    shipper.join(DEADLINE_S)
+
+    assert shipper.has_sent_all
+    assert texts(server) == ["the last word"]
+
+
 def test_large_spool_is_told_in_batches(server: FakeServer, spool: Spool, shipping: Callable[[], Shipper]) -> None:
     for number in range(40):
         say(spool, f"{number} " + "x" * 200_000)

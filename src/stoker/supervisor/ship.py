@@ -78,6 +78,7 @@ class Shipper(threading.Thread):
     def _ship(self) -> None:
         while True:
             self._grown.clear()
+            is_closing = self._closing.is_set()  # before looking: what was written before `close` is seen then
             lines, size_bytes = self._next_batch()
             if lines:
                 self._pace(size_bytes)
@@ -87,7 +88,7 @@ class Shipper(threading.Thread):
                     raise
                 except StokerError as error:
                     self._server.wait_for_another(error)
-            elif self._closing.is_set():
+            elif is_closing:
                 self.has_sent_all = True
                 return
             else:
