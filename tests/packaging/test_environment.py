@@ -444,6 +444,18 @@ def test_real_index_is_reached_with_pips_settings(home: Home, lab: Runtime) -> N
     assert run(environment, "import six; print(six.PY3)") == "True"
 
 
+def test_a_pinned_build_tool_does_not_bring_another_torch(home: Home, tmp_path: Path, wheelhouse: Path) -> None:
+    has = {"torch": "2.13.0+cpu", "setuptools": "84.2.1"}
+    make_runtime(home, tmp_path / "lab", has, requires={"torch": "setuptools>=77.0.3"})
+    make_wheel(wheelhouse, "setuptools", "59.5.0")
+    make_wheel(wheelhouse, "torch", "2.13.0", requires=["nvidia-everything"])  # which no setuptools troubles
+    make_wheel(wheelhouse, "nvidia-everything", "13.0")
+
+    resolution = resolve(on_lab("setuptools==59.5.0", "torch"), home=home)
+
+    assert resolution.lines == ("setuptools==59.5.0",)
+
+
 SCRIPT = "[console_scripts]\ntiny-command = tiny:main\n"
 
 BACKEND = '''

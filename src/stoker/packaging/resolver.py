@@ -21,6 +21,9 @@ from stoker.packaging.uv import Uv, short_reason
 # uv reads no metadata that breaks today's standard, and pip of the time does: pandas 0.24 asks for "pytz >=2011k".
 _PIP_CAN = re.compile(r"invalid metadata|could not be parsed|failed to parse", re.IGNORECASE)
 _OLDEST_FOR_UV = (3, 8)
+# Of no library's to run with, though torch says it needs a late setuptools: what a package pins of them holds, or
+# `setuptools==59.5.0` would bring another torch, with all of CUDA.
+_TOOLS = frozenset(("pip", "setuptools", "wheel"))
 # " + six==1.17.0", " + x==1.0 (from file:///…)", " + x @ file:///…"; "~" where a version is put in place of itself.
 _WOULD_INSTALL = re.compile(
     r"^ [+~] (?P<name>[\w.-]+)(?:==(?P<version>\S+)(?: \(from (?P<from>.+)\))?| @ (?P<url>\S+))$", re.MULTILINE
@@ -161,11 +164,15 @@ class _Request:
         words = ["pip", "install", "--dry-run", "-r", "requirements.txt", "-c", "constraints.txt"]
         if "--pre" in self.wanted.options:
             words += ["--prerelease", "allow"]
-        if self.needs.prefer_runtime:
-            # An override stands in for every wish about a package, also those of other packages.
-            self._write("overrides.txt", self._pins(but=set()))
+        # An override stands in for every wish about a package, also those of other packages.
+        overrides = self._pins(but=set()) if self.needs.prefer_runtime else self._tools()
+        if overrides:
+            self._write("overrides.txt", overrides)
             words += ["--override", "overrides.txt"]
         return words
+
+    def _tools(self) -> list[str]:
+        return [without_hashes(line) for line in self.wanted.requirements if name_of(line) in _TOOLS]
 
     def _held(self) -> list[str]:
         unmet = {
