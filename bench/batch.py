@@ -6,6 +6,7 @@ A census of so many rows goes through the tabular recipe's model, contenders tak
     model     the same model on the same rows, which are tensors already: what no batch prediction can be faster than
     epoch     one epoch of training on the same file, from the file on
     ingest    the file parsed and encoded to tensors, nothing else
+    pandas    the same as most training code does it: read_csv, and codes of the categories
 
 Figures are ratios of medians of CPU and wall time, so that a busy machine slows all alike.
 """
@@ -18,6 +19,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import polars as pl
 import torch
 
@@ -44,6 +47,14 @@ def predict(path: Path, model: str, folder: Path) -> None:
     for _ in shards.predict(range(len(plan.shards)), output, should_stop=lambda: False):
         pass
     assert sum(counts.errors for counts in output.done().values()) == 0
+
+
+def ingest_by_pandas(path: Path) -> tuple[torch.Tensor, torch.Tensor]:
+    kinds = {item.name: "category" for item in METADATA.categorical}
+    frame = pd.read_csv(path, dtype=kinds)
+    codes = np.stack([frame[name].cat.codes for name in kinds], axis=1)
+    numbers = frame[[item.name for item in METADATA.numeric]].to_numpy(np.float32)
+    return torch.from_numpy(numbers), torch.from_numpy(codes)
 
 
 def forget(folder: Path) -> None:
@@ -76,13 +87,14 @@ def measured(folder: Path, rows: int, repetitions: int) -> dict[str, Any]:
         "model": lambda: infer(net, result.features, tensors.numbers, tensors.codes),
         "epoch": epoch,
         "ingest": ingest,
+        "pandas": lambda: ingest_by_pandas(path),
     }
     times = rounds(contenders, repetitions)
     figures: dict[str, Any] = {"rows": rows, "file, MB": round(inputs.stat().st_size / 1e6, 1)}
     for which, kind in enumerate(("wall", "cpu")):
         batch = median(times, "batch", which)
         figures[kind] = {"rows a second": round(rows / batch)}
-        for name in ("model", "epoch", "ingest"):
+        for name in ("model", "epoch", "ingest", "pandas"):
             figures[kind][f"batch's rate over {name}'s"] = round(median(times, name, which) / batch, 3)
     return figures
 

@@ -112,7 +112,8 @@ def _written_by_polars(answer: pyarrow.Table) -> bytes | None:
     ends = ("", "\n") if answer.column_names == [""] else ("{", "}\n")
     words = [part if isinstance(part, polars.Series) else polars.lit(part) for part in (ends[0], *parts, ends[1])]
     lines = polars.select(polars.concat_str(words)).to_series()
-    return str(lines.str.join("").item()).encode() if len(lines) else b""
+    # Their letters lie one behind the other there.
+    return bytes(lines.to_arrow().buffers()[2]) if len(lines) else b""
 
 
 def _series(column: pyarrow.ChunkedArray, polars: Any) -> "list[Any] | None":
@@ -124,6 +125,10 @@ def _series(column: pyarrow.ChunkedArray, polars: Any) -> "list[Any] | None":
         flat = polars.from_arrow(column.combine_chunks().flatten())
         texts = _number_texts(flat, polars)
         return None if texts is None else [texts.gather_every(kind.list_size, at) for at in range(kind.list_size)]
+    if pyarrow.types.is_dictionary(kind):
+        coded = column.combine_chunks()
+        distinct = polars.Series([json.dumps(value) for value in coded.dictionary.to_pylist()])
+        return [distinct.gather(polars.from_arrow(coded.indices))]
     values = polars.from_arrow(column)
     if pyarrow.types.is_floating(kind):
         texts = _number_texts(values, polars)

@@ -72,6 +72,28 @@ def test_the_layer_normalises_fills_gaps_buckets_and_crosses(features: Features)
     assert inputs.wide.tolist() == [[2, 5 + 2, 9 + 2, 13 + 2 * 4 + 2], [0, 5 + 1, 9 + 3, 13 + 0 * 4 + 3]]
 
 
+def test_more_boundaries_than_a_byte_can_count(tmp_path: Path) -> None:
+    many = Numeric("x", boundaries=tuple(float(at) for at in range(300)))
+    metadata = Metadata(task="regression", header=("x", "y"), target="y", numeric=(many,))
+    (tmp_path / "t.csv").write_text("x,y\n1,2\n3,5\n")
+    layer = FeatureLayer(fit(load([str(tmp_path / "t.csv")], metadata), metadata))
+
+    wide = layer(torch.tensor([[-1.0], [0.0], [255.5], [400.0]]), torch.zeros(4, 0, dtype=torch.int32)).wide
+
+    assert wide[:, 0].tolist() == [1, 2, 257, 301]
+
+
+def test_the_layer_leaves_what_it_is_given_as_it_was(tmp_path: Path) -> None:
+    metadata = Metadata(task="regression", header=("x", "y"), target="y", numeric=(Numeric("x", log=True),))
+    (tmp_path / "t.csv").write_text("x,y\n1,2\n3,5\n")
+    layer = FeatureLayer(fit(load([str(tmp_path / "t.csv")], metadata), metadata))
+    numbers = torch.tensor([[1.0], [100.0]])
+
+    layer(numbers, torch.zeros(2, 0, dtype=torch.int32))
+
+    assert numbers.tolist() == [[1.0], [100.0]]
+
+
 def test_crosses_too_many_for_their_buckets_are_spread_over_them(people: Path) -> None:
     narrow = Metadata.from_json({**CENSUS.to_json(), "cross_buckets": 16}, source="test")
     table = load([str(people / "eval.csv")], narrow)

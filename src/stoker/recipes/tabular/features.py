@@ -110,8 +110,8 @@ class FeatureLayer(nn.Module):
     mean: torch.Tensor
     scale: torch.Tensor
     logs: torch.Tensor
+    logged: torch.Tensor
     boundaries: torch.Tensor
-    ones: torch.Tensor
     bucketed: torch.Tensor
     gaps: torch.Tensor
     wide_offsets: torch.Tensor
@@ -123,15 +123,15 @@ class FeatureLayer(nn.Module):
         self.register_buffer("mean", torch.tensor([item.mean for item in numeric], dtype=torch.float32))
         self.register_buffer("scale", torch.tensor([1 / item.std for item in numeric], dtype=torch.float32))
         self.register_buffer("logs", torch.tensor([item.log for item in numeric], dtype=torch.bool))
+        self.register_buffer("logged", _places(item.log for item in numeric), persistent=False)
         self.register_buffer("gaps", _places(item.has_missing for item in numeric))
         self.register_buffer("bucketed", _places(bool(item.boundaries) for item in numeric))
         cut = [item.boundaries for item in numeric if item.boundaries]
         longest = max(map(len, cut), default=0)
         padded = [[*item, *[float("inf")] * (longest - len(item))] for item in cut]
         self.register_buffer("boundaries", torch.tensor(padded, dtype=torch.float32).view(len(cut), longest))
-        self.register_buffer("ones", torch.ones(longest), persistent=False)
+        self._counted_in = torch.uint8 if longest < 256 else torch.int64
         self.code_sizes = list(features.code_sizes.values())
-        self._any_log = any(item.log for item in numeric)
         self._plan_wide(features)
 
     @property
@@ -139,14 +139,16 @@ class FeatureLayer(nn.Module):
         return len(self.mean) + len(self.gaps)
 
     def forward(self, numbers: torch.Tensor, codes: torch.Tensor) -> Inputs:
-        if self._any_log:
-            numbers = torch.where(self.logs, numbers.sign() * numbers.abs().log1p(), numbers)
-        missing = numbers.isnan()
-        dense = ((numbers - self.mean) * self.scale).masked_fill(missing, 0.0)
+        # Column by column from here on, which is twice as quick: each has its own mean, boundaries, table.
+        columns, codes = numbers.t().contiguous(), codes.t().contiguous().long()
+        if len(self.logged):
+            chosen = columns.index_select(0, self.logged)
+            columns = columns.index_copy(0, self.logged, chosen.sign() * chosen.abs().log1p())
+        missing = columns.isnan()
+        dense = ((columns - self.mean[:, None]) * self.scale[:, None]).masked_fill(missing, 0.0)
         if len(self.gaps):
-            dense = torch.cat([dense, missing.index_select(1, self.gaps).to(dense.dtype)], dim=1)
-        codes = codes.long()
-        return Inputs(dense, codes, self._wide(numbers, missing, codes))
+            dense = torch.cat([dense, missing.index_select(0, self.gaps).to(dense.dtype)])
+        return Inputs(dense.t(), codes.t(), self._wide(columns, missing, codes).t())
 
     def _plan_wide(self, features: Features) -> None:
         """The wide side's columns: bucketed numbers, codes, crosses; each with its stretch of the table of weights."""
@@ -168,25 +170,26 @@ class FeatureLayer(nn.Module):
     def _wide(self, numbers: torch.Tensor, missing: torch.Tensor, codes: torch.Tensor) -> torch.Tensor:
         columns = [codes]
         if len(self.bucketed):
-            if len(self.bucketed) < numbers.shape[1]:
-                numbers, missing = numbers.index_select(1, self.bucketed), missing.index_select(1, self.bucketed)
-            # How many boundaries are not above: for a few of them three times as quick as searchsorted.
-            buckets = (numbers[:, :, None] >= self.boundaries).to(numbers.dtype) @ self.ones + 1
-            columns.insert(0, buckets.long().masked_fill(missing, MISSING))
-        plain = torch.cat(columns, dim=1) if len(columns) > 1 else codes
+            if len(self.bucketed) < len(numbers):
+                numbers, missing = numbers.index_select(0, self.bucketed), missing.index_select(0, self.bucketed)
+            # How many boundaries are not above: for a few of them many times as quick as searchsorted.
+            above = numbers >= self.boundaries.t()[:, :, None]
+            buckets = above.view(torch.uint8).sum(0, dtype=self._counted_in).long() + 1
+            columns.insert(0, buckets.masked_fill(missing, MISSING))
+        plain = torch.cat(columns) if len(columns) > 1 else codes
         crossed = [self._cross(plain, *cross) for cross in self._crosses]
-        return (torch.cat([plain, *crossed], dim=1) if crossed else plain) + self.wide_offsets
+        return (torch.cat([plain, *crossed]) if crossed else plain) + self.wide_offsets[:, None]
 
     @staticmethod
     def _cross(codes: torch.Tensor, places: list[int], sizes: list[int], buckets: int) -> torch.Tensor:
-        mixed = codes[:, places[0]]
+        mixed = codes[places[0]]
         total = sizes[0]
         for place, size in zip(places[1:], sizes[1:], strict=True):
-            mixed = mixed * size + codes[:, place]
+            mixed = mixed * size + codes[place]
             total *= size
         if total > buckets:
             mixed = (mixed * _MIX % (1 << 31)) % buckets
-        return mixed[:, None]
+        return mixed[None]
 
 
 def _crosses(metadata: Metadata, names: list[str]) -> Iterator[tuple[str, ...]]:

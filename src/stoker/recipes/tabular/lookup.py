@@ -46,14 +46,16 @@ class _SumUp(torch.autograd.Function):
     def forward(ctx: Any, table: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         ctx.save_for_backward(rows)
         ctx.size = len(table)
-        return table.index_select(0, rows.reshape(-1)).view(*rows.shape, -1).sum(1)
+        columns = rows.t()  # as they lie in memory: a sum of whole columns
+        return table.index_select(0, columns.reshape(-1)).view(*columns.shape, -1).sum(0)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
         (rows,) = ctx.saved_tensors
-        flat = rows.reshape(-1)
+        columns = rows.t()
+        flat = columns.reshape(-1)
         outputs = [
-            torch.bincount(flat, weights=gradient[:, place, None].expand(rows.shape).reshape(-1), minlength=ctx.size)
+            torch.bincount(flat, weights=gradient[:, place].expand(columns.shape).reshape(-1), minlength=ctx.size)
             for place in range(gradient.shape[1])
         ]
         return torch.stack(outputs, dim=1).to(gradient.dtype), None

@@ -64,7 +64,7 @@ class TabularPredictor:
         flat = pa.array(predicted.numpy().reshape(-1))
         lists = pa.FixedSizeListArray.from_arrays(flat, len(labels))
         chosen = pa.array(predicted.argmax(1).numpy()) if len(predicted) else pa.array([], pa.int64())
-        return pa.table({"label": pa.array(labels).take(chosen), "probabilities": lists})
+        return pa.table({"label": pa.DictionaryArray.from_arrays(chosen, list(labels)), "probabilities": lists})
 
     def _infer(self, columns: Mapping[str, pl.Series]) -> torch.Tensor:
         metadata = self._features.metadata
