@@ -15,6 +15,7 @@ from stoker.errors import StokerError, UsageError
 from stoker.home import Home
 from stoker.packaging import environment as environment_module
 from stoker.packaging.environment import PreparedEnvironment, prepare, resolve
+from stoker.packaging.layer import provided_commands
 from stoker.packaging.needs import Needs
 from stoker.packaging.package import hash_of
 from stoker.packaging.runtimes import Runtime, add_runtime
@@ -239,7 +240,7 @@ def test_commands_of_the_environment_and_the_runtime_are_on_path(
     folder = environment.python.parent.parent
     assert environment.variables == {
         "VIRTUAL_ENV": str(folder),
-        "PATH": f"{folder}/bin:{lab.python.parent}:/usr/bin:/bin",
+        "PATH": f"{folder}/bin:{lab.python.parent}:/usr/bin:/bin:{provided_commands(home)}",
     }
     monkeypatch.setenv("PATH", f"/usr/bin:{lab.python.parent}:/bin")
     assert prepare(on_lab("tiny"), home=home).variables["PATH"] == f"{folder}/bin:/usr/bin:{lab.python.parent}:/bin"

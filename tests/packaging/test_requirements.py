@@ -100,7 +100,7 @@ def test_wheels_on_this_disk_become_archives(tmp_path: Path) -> None:
         ("--frobnicate\n", "does not know the option --frobnicate"),
         ("-r missing.txt\n", r"Cannot read the requirement file .*missing\.txt: No such file"),
         ("-r https://host/requirements.txt\n", "is on the network"),
-        ("six=1.0\n", "is not a requirement"),
+        ("six~1.0\n", "is not a requirement"),
         ("-f nowhere\n", "no .*nowhere to find links in"),
     ],
 )

@@ -75,7 +75,7 @@ def _show(found: "Assessment") -> None:
 def _write(found: "Assessment", path: "Path") -> None:
     import yaml
 
-    file = path / "stoker.yaml"
+    file = path / found.folder / "stoker.yaml"
     if file.exists():
         raise ConflictError(f"{file} is there already, and is left as it is. Move it away, or leave out --write.")
     if not found.values:
@@ -97,6 +97,7 @@ def _plain(found: "Assessment") -> dict[str, Any]:
     findings = [{"verdict": f.verdict, "what": f.what, "where": f.where, "detail": f.detail} for f in found.findings]
     return {
         "directory": found.directory,
+        "folder": found.folder,
         "platform": found.platform,
         "can_run": found.can_run,
         "evidence": list(found.evidence),

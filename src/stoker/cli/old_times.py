@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stoker.home import Home
 
 _KEPT = {"python", "requirements", "variables", "notes"}
-_FORMAT = 5  # of what is kept; raised when the rules change
+_FORMAT = 6  # of what is kept; raised when the rules change
 
 
 def with_old_times(values: Values, code: "Code", *, home: "Home") -> Values:
@@ -81,6 +81,7 @@ def _key(values: Values, own: list[str], files: dict[str, bytes], home: "Home") 
     asked = {name: environment.get(name) for name in ("runtime", "python", "prefer_runtime")}
     runtime = choose(home, runtime=asked["runtime"], python=asked["python"]).runtime
     said = [values.get(name) for name in ("module", "command", "resources")]
+    said.append(values.get("data", {}).get("stoker", {}).get("base"))
     who = [_FORMAT, _is_elsewhere(), said, own, asked, fingerprint(runtime)]
     digest = hashlib.sha256(json.dumps(who).encode())
     for path, source in files.items():

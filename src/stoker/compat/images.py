@@ -32,6 +32,7 @@ IN_IMAGES = {
     "pkg_resources": "setuptools<81",  # the last ones that have it
     "psutil": "psutil",
     "pyarrow": "pyarrow",
+    "pytorch_lightning": "pytorch-lightning",
     "requests": "requests",
     "ruamel": "ruamel.yaml",
     "scipy": "scipy",
@@ -45,6 +46,7 @@ IN_IMAGES = {
     "tensorflow_probability": "tensorflow-probability",
     "termcolor": "termcolor",
     "torch": "torch",
+    "torchmetrics": "torchmetrics",
     "torchvision": "torchvision",
     "tqdm": "tqdm",
     "xgboost": "xgboost",

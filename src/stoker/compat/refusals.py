@@ -13,10 +13,6 @@ _HOROVOD = (
     " as it is with determined.launch.torch_distributed, or with 1 slot"
 )
 _TPU = "TPUs cannot be had here. Use another --scale-tier, and a strategy for CPUs or GPUs"
-_LIGHTNING = (
-    "LightningAdapter was removed from Determined in 0.23. Use Lightning's own Trainer, with determined.lightning's"
-    " DetLogger or stoker's callback"
-)
 UNSUPPORTED = {
     "horovod": _HOROVOD,
     "tensorflow.contrib.tpu": _TPU,
@@ -26,8 +22,6 @@ UNSUPPORTED = {
     "determined.searcher": "custom searchers were removed from Determined in 0.38. Use a search of the file",
     "determined.estimator": "EstimatorTrial was removed from Determined. Use Keras or the Core API",
     "determined.tensorpack": "TensorpackTrial was removed from Determined in 0.14. Use a PyTorchTrial or the Core API",
-    "determined.pytorch.lightning": _LIGHTNING,
-    "determined.experimental.pytorch_lightning": _LIGHTNING,
 }
 _LAUNCHERS = {"determined.launch.deepspeed": "deepspeed", "determined.launch.horovod": "horovod"}
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
 
+from stoker.compat.bases import Base, base_of
 from stoker.compat.images import (
     FOR_PYTHON_2,
     MISNAMED,
@@ -66,10 +67,22 @@ class Program:
         return found
 
     @cached_property
+    def base(self) -> Base:
+        """The image that its Dockerfile starts from, if it has one."""
+        return base_of(self.values.get("data", {}).get("stoker", {}).get("base"))
+
+    @cached_property
     def uses(self) -> "Uses":
         found = uses_of(self.files, entries=list(entries_of(self.values)))
-        is_old = found.is_old or is_of_runtime_1(found, self.requirements, self.environment.get("runtime"))
+        runtime = self.environment.get("runtime") or self.base.runtime
+        is_old = found.is_old or is_of_runtime_1(found, self.requirements, runtime)
         return replace(found, is_old=is_old)
+
+    @property
+    def in_images(self) -> dict[str, str]:
+        """What it imports that its image had: of a Dockerfile's own the releases that it names."""
+        found = in_images(self.uses)
+        return found if self.uses.is_old else {**found, **{k: v for k, v in self.base.libraries.items() if k in found}}
 
 
 def supply_for(program: Program, *, home: "Home", here: bool = True, look_up: bool = True) -> Supply:
@@ -98,7 +111,7 @@ def _supply(program: Program, *, home: "Home", here: bool, look_up: bool) -> Sup
     own, overrides, text = _replaced(own, place.overrides)
     if text:
         place = replace(place, notes=(*place.notes, text))
-    missing = missing_in(runtime, in_images(uses), own)
+    missing = missing_in(runtime, program.in_images, own)
     names = ", ".join(missing)
     kept = as_in_image(uses, own) if runtime.minor == OLD_PYTHON else []
     if not missing:
@@ -171,15 +184,11 @@ def _place(program: Program, asked: "Runtime", *, is_old: bool, home: "Home", lo
     if asked.origin == "added":
         return _Place(asked)
     is_named = bool(program.environment.get("python"))
-    pins = compiled_pins(program.requirements) if look_up else []
+    pins = compiled_pins([*program.requirements, *_of_base(program)]) if look_up else []
     if is_old and not is_named:
-        for runtime in list_runtimes(home):
-            if runtime.minor == OLD_PYTHON:
-                text = f"This code is for TensorFlow 1 or scikit-learn 0.20: the job runs on {runtime}."
-                if not pins or _has(runtime, pins):
-                    return _Place(runtime, (text,))
-                return _loosely(runtime, program.requirements, (text,))
-        return _Place(asked, is_settled=False)
+        return _of_old(program, asked, pins, home)
+    if (of_image := _of_image(program, asked, home)) is not None and (not pins or _has(of_image.runtime, pins)):
+        return of_image
     if not pins or _has(asked, pins):
         return _Place(asked)
     others = [one for one in list_runtimes(home) if one.minor != asked.minor]
@@ -191,6 +200,50 @@ def _place(program: Program, asked: "Runtime", *, is_old: bool, home: "Home", lo
             return _Place(runtime, (text,))
     oldest = min([asked, *others], key=lambda one: one.interpreter.numbers)
     return _loosely(asked if is_named else oldest, program.requirements, ())
+
+
+def _of_old(program: Program, asked: "Runtime", pins: list[str], home: "Home") -> _Place:
+    """For code of TensorFlow 1 or of scikit-learn's time: the Python that they were built for, if it is here."""
+    from stoker.packaging.runtimes import list_runtimes  # noqa: PLC0415 - as above
+
+    runtime = next((one for one in list_runtimes(home) if one.minor == OLD_PYTHON), None)
+    if runtime is None:
+        return _Place(asked, is_settled=False)
+    text = f"This code is for TensorFlow 1 or scikit-learn 0.20: the job runs on {runtime}."
+    if not pins or _has(runtime, pins):
+        return _Place(runtime, (text,))
+    return _loosely(runtime, program.requirements, (text,))
+
+
+def _of_base(program: Program) -> list[str]:
+    """The releases that are in the Dockerfile's image, and that the code gets from there."""
+    from stoker.packaging.requirements import name_of  # noqa: PLC0415 - as above
+
+    declared = {name_of(line) for line in program.requirements}
+    wanted = program.in_images.values()
+    return [line for line in program.base.libraries.values() if line in wanted and name_of(line) not in declared]
+
+
+def _of_image(program: Program, asked: "Runtime", home: "Home") -> _Place | None:
+    """The Python that the Dockerfile's image is of, where nothing else names one and the default is another.
+
+    Not for torch that is not bound to a release: the default runtime has one, and to install it again takes gigabytes.
+    """
+    from stoker.packaging.requirements import name_of  # noqa: PLC0415 - as above
+    from stoker.packaging.runtimes import choose  # noqa: PLC0415
+
+    python = program.base.python
+    if python is None or program.environment.get("python") or program.environment.get("runtime"):
+        return None
+    has_torch = "torch" in program.in_images or "torch" in map(name_of, program.requirements)
+    if has_torch and not any(name_of(line) == "torch" for line in compiled_pins(program.requirements)):
+        return None
+    try:
+        runtime = choose(home, python=python).runtime
+    except UsageError:
+        return None  # none here is near: what the code itself says decides
+    text = f"Its image is of {program.base.image}: the job runs on {runtime}."
+    return _Place(runtime, (text,)) if runtime.minor != asked.minor else None
 
 
 def _loosely(runtime: "Runtime", own: Sequence[str], notes: tuple[str, ...]) -> _Place:

@@ -66,13 +66,22 @@ class Report:
 
 
 def check(
-    path: Path, *, home: Home, runtime: str | None = None, python: str | None = None, prefer_runtime: bool = False
+    path: Path,
+    *,
+    home: Home,
+    runtime: str | None = None,
+    python: str | None = None,
+    prefer_runtime: bool = False,
+    beside: Sequence[str] = (),
 ) -> Report:
-    """Look at a package's directory, or at an archive. Asks the package index; installs and stores nothing."""
+    """Look at a package's directory, or at an archive. Asks the package index; installs and stores nothing.
+
+    `beside` are requirements that a job of it has besides its own.
+    """
     choice = choose(home, runtime=runtime, python=python)
     project, archives, notes = _look_at(path, home, choice.runtime)
     needs = Needs(
-        requirements=project.requirements,
+        requirements=(*project.requirements, *beside),
         archives=tuple((hash_of(file), file.name) for file in archives),
         prefer_runtime=prefer_runtime,
     )

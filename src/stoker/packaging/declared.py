@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker.errors import UsageError
-from stoker.packaging.requirements import read_requirements
+from stoker.packaging.requirements import read_requirements, without_comment
 
 
 @dataclass(slots=True)
@@ -25,6 +25,7 @@ class Declared:
     builds: str | None = None  # what would have to be compiled
     files: list[Path] = field(default_factory=list)  # others that were read
     archives: list[Path] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def read_pyproject(file: Path) -> Declared:
@@ -189,7 +190,7 @@ def _cfg_requirements(value: str, file: Path, declared: Declared) -> list[str]:
 def _lines(value: str, separator: str = ";") -> list[str]:
     """A setup.cfg list: one item a line, or all in one line with a separator."""
     lines = value.splitlines() if "\n" in value else value.split(separator)
-    return [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]
+    return [found for line in lines if (found := without_comment(line))]
 
 
 def _table(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.home import Home, write_private
 from stoker.packaging.fingerprint import fingerprint
-from stoker.packaging.layer import MENDS, installed_in, make_layer, mend, provided_folder
+from stoker.packaging.layer import MENDS, installed_in, make_layer, mend, provided_commands, provided_folder
 from stoker.packaging.needs import Needs
 from stoker.packaging.resolution import Resolution, forget, remember, remembered
 from stoker.packaging.runtimes import Choice, Runtime, choose
@@ -120,13 +120,14 @@ class _Order:
         inherited = os.environ.get("PATH", os.defpath).split(os.pathsep)
         if str(self.runtime.python.parent) not in inherited:  # else it keeps its place: /usr/bin is no venv's folder
             binaries.append(str(self.runtime.python.parent))
+        own = str(provided_commands(self.home))  # last: a machine's own gsutil is meant where there is one
         return PreparedEnvironment(
             python=self.folder / "bin" / "python",
             key=self.key,
             runtime=self.runtime.name,
             installed=installed,
             cached=cached,
-            variables={"VIRTUAL_ENV": str(self.folder), "PATH": os.pathsep.join([*binaries, *inherited])},
+            variables={"VIRTUAL_ENV": str(self.folder), "PATH": os.pathsep.join([*binaries, *inherited, own])},
         )
 
 

@@ -5,6 +5,8 @@ Made by hand: two links and two small files take a millisecond, where `python -m
 
 import hashlib
 import os
+import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from stoker.packaging.runtimes import Runtime
 
 # Before user code: what waits for TensorFlow to be imported, where gs:// paths are to be led elsewhere than to Google.
 _BUCKETS = "import os; 'STOKER_GS_FOLDERS' in os.environ and __import__('stoker_buckets')"
+_MAIN = "import sys; from stoker.cli.main import main; sys.exit(main())"
 
 
 def make_layer(folder: Path, runtime: Runtime, *, provided: Path) -> Path:
@@ -86,6 +89,25 @@ def provided_folder(home: Home) -> Path:
         if not os.path.lexists(link):
             folder.mkdir(parents=True, exist_ok=True)
             _link(link, target)
+    return folder
+
+
+def provided_commands(home: Home) -> Path:
+    """HOME/provided/ID/bin: the gcloud and gsutil that code in jobs calls, as it could in the platform's images.
+
+    They find their home by themselves, for jobs are not told of it, and look at nothing that the job's Python is told.
+    """
+    folder = provided_folder(home) / "bin"
+    folder.mkdir(exist_ok=True)
+    for name in ("gcloud", "gsutil"):
+        command = shlex.join([sys.executable, "-I", "-c", _MAIN, name])
+        text = f'#!/bin/sh\nSTOKER_HOME={shlex.quote(str(home.root))} exec {command} "$@"\n'
+        file = folder / name
+        if not file.exists() or file.read_text() != text:
+            partial = folder / f".{name}.{os.getpid()}"
+            partial.write_text(text)
+            partial.chmod(0o755)
+            partial.replace(file)
     return folder
 
 

@@ -18,7 +18,7 @@ from stoker.packaging.runtimes import Runtime, default_runtime
 from stoker.packaging.tree import Tree
 
 _PROVIDED = frozenset({"determined", "determined-cli"})
-_FORMAT = 3  # of the kept findings; raised when their meaning changes
+_FORMAT = 4  # of the kept findings; raised when their meaning changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,7 @@ def read_project(tree: Tree, *, home: Home, runtime: Runtime | None = None) -> P
 
     found = read_files(tree, home=home, runtime=runtime)
     required, notes = _without_provided(found.requirements or ())
+    notes += found.notes
     if found.builds:
         notes.append(f"{found.builds} would have to be compiled; build a wheel and give it by --packages.")
     project = Project(

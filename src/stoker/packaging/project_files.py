@@ -8,11 +8,21 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from packaging.requirements import Requirement
+
 from stoker.errors import StokerError, UsageError
 from stoker.home import Home
 from stoker.packaging.declared import Declared, read_pyproject, read_setup_cfg, roots_of
 from stoker.packaging.environment import prepare
-from stoker.packaging.requirements import Requirements, as_of_today, check_requirement, read_requirements
+from stoker.packaging.requirements import (
+    Requirements,
+    as_of_today,
+    check_requirement,
+    name_of,
+    read_requirements,
+    without_comment,
+    without_hashes,
+)
 from stoker.packaging.runtimes import Runtime, default_runtime
 from stoker.packaging.tree import Tree
 
@@ -37,13 +47,38 @@ def read_files(tree: Tree, *, home: Home, runtime: Runtime) -> Declared:
     )
     assert together.requirements is not None
     for file in found:
-        together.requirements += file.lines
+        kept, together.notes = _agreeing(file.lines, together.requirements, notes=together.notes)
+        together.requirements += kept
     together.requirements += _extra_requirements(declared, found)
     read: list[Declared | Requirements] = [*declared, *found]
     for part in read:
         together.files += part.files
         together.archives += part.archives
     return together
+
+
+def _agreeing(lines: list[str], own: list[str], *, notes: list[str]) -> tuple[list[str], list[str]]:
+    """Lines of a requirements.txt that can be met beside what the project declares, which alone an install goes by."""
+    said = {name_of(line): line for line in own if not line.startswith("-")}
+    against = {line: said[name] for line in lines if (name := name_of(line)) in said and _differ(line, said[name])}
+    notes = [
+        *notes,
+        *(f"{line} of a requirements.txt is left out: the project says {other}." for line, other in against.items()),
+    ]
+    return [line for line in lines if line not in against], notes
+
+
+def _differ(line: str, other: str) -> bool:
+    """Whether the exact release that one names is none for the other."""
+    first, second = (Requirement(without_hashes(text)) for text in (line, other))
+    if first.url or second.url or first.marker or second.marker:
+        return False
+    pairs = ((first, second), (second, first))
+    return any(
+        clause.operator == "==" and "*" not in clause.version and clause.version not in to.specifier
+        for one, to in pairs
+        for clause in one.specifier
+    )
 
 
 def _declared(tree: Tree, shipped: set[str], *, home: Home, runtime: Runtime) -> list[Declared]:
@@ -177,4 +212,4 @@ def _listed(value: Any) -> list[str]:
     given = [value] if isinstance(value, str) else value
     # setuptools takes lists in lists too, which a REQUIRED_PACKAGES in brackets comes to.
     lines = [line for one in given for line in (one.splitlines() if isinstance(one, str) else _listed(one))]
-    return [as_of_today(line.strip()) for line in lines if line.strip() and not line.strip().startswith("#")]
+    return [as_of_today(found) for line in lines if (found := without_comment(line))]

@@ -73,7 +73,8 @@ def choose(home: Home, *, runtime: str | None = None, python: str | None = None)
 
     1. A runtime of that name is taken; its Python must then be the asked one.
     2. Else the asked Python decides: the default runtime if it is one, then named, then found ones. None: UsageError,
-       or, with a version of AI Platform's runtimes and a Python too old for us, the oldest there is, with a note.
+       or, for a Python 3 too old for us, and any so old with a version of AI Platform's runtimes, the oldest there is,
+       with a note.
     3. Else, for a version of AI Platform's runtimes ("2.1"), the default, with a note. Other names: NotFoundError.
     """
     if python is not None and not _PYTHON_VERSION.fullmatch(python):
@@ -87,13 +88,14 @@ def choose(home: Home, *, runtime: str | None = None, python: str | None = None)
             return _of_asked_python(named, python, home)
         if not _AI_PLATFORM_VERSION.fullmatch(runtime):
             raise NotFoundError(_no_such_runtime(runtime, home))
-    note = f"There is no runtime {runtime!r} here" if runtime is not None else None
+    note = f"There is no runtime {runtime!r} here" if runtime not in (None, DEFAULT) else None
     if python is None:
         return Choice(default, f"{note}; using {default}. `stoker runtimes add {runtime} --python PATH` makes one.")
     matching = next((one for one in _runtimes(home, hint=python) if _is_version(one, python)), None)
-    if matching is None and runtime is not None and tuple(map(int, python.split("."))) < OLDEST:
+    if matching is None and _may_be_newer(python, is_of_runtime=note is not None):
         oldest = min(_runtimes(home), key=lambda one: one.interpreter.numbers)
-        return Choice(oldest, f"{note}, nor a Python {python}, which is too old for stoker; using {oldest}.")
+        lacking = f"{note}, nor a Python {python}" if note else f"There is no Python {python} here"
+        return Choice(oldest, f"{lacking}, which is too old for stoker; using {oldest}.")
     if matching is None:
         raise UsageError(_no_such_python(python, home))
     return Choice(matching, f"{note}; using {matching}." if note else None)
@@ -161,6 +163,12 @@ def _of_asked_python(runtime: Runtime, python: str | None, home: Home) -> Choice
 def _is_version(runtime: Runtime, python: str) -> bool:
     asked = tuple(int(number) for number in python.split("."))
     return runtime.interpreter.numbers[: len(asked)] == asked
+
+
+def _may_be_newer(python: str, *, is_of_runtime: bool) -> bool:
+    """Whether code for a Python too old for us may be run by a later one: 3's may, and 2's where its platform had 3."""
+    asked = tuple(map(int, python.split(".")))
+    return (3, 0) <= asked < OLDEST or (is_of_runtime and asked < OLDEST)
 
 
 def _no_such_python(python: str, home: Home) -> str:

@@ -1,12 +1,12 @@
 """Packages written for AI Platform: what their scripts submit, as a job of ours."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from stoker.compat.migrate.containers import job_of as job_of_container
 from stoker.compat.migrate.containers import read_dockerfile
-from stoker.compat.migrate.directory import Call, Directory
+from stoker.compat.migrate.directory import PAGES, Call, Directory
 from stoker.compat.migrate.findings import Finding, Verdict
 from stoker.errors import ConfigError, StokerError
 from stoker.schema.dialects import aiplatform, training_input
@@ -35,18 +35,49 @@ def job_of(directory: Directory) -> tuple[Values, list[Finding]]:
     """The job that its first script submits, with its config files' search."""
     values: Values = {}
     findings: list[Finding] = []
-    call = next((call for call in directory.calls if call.flag("module-name")), None)
-    if call is None and directory.calls:
-        call = directory.calls[0]
+    call = _first_call(directory)
     if call is not None:
         values, notes = _of_call(call)
         findings += notes
-    for path, document in directory.documents.items():
-        if aiplatform.is_dialect(document):
-            values = overlay(values, _of_file(path, _with_flags(document), findings))
+    for path in _job_files(directory, call, home_of(values.get("module"), directory.paths) or ""):
+        values = overlay(values, _of_file(path, _with_flags(directory.documents[path]), findings))
     if not values.get("module") and not values.get("command"):
         values = overlay(values, _guessed(directory, findings))
     return values, findings
+
+
+def home_of(module: str | None, paths: Collection[str]) -> str | None:
+    """The folder from which the module is imported, the one nearest to the top; None where it is nowhere."""
+    if not module:
+        return None
+    inner = module.replace(".", "/")
+    ends = (f"/{inner}.py", f"/{inner}/__main__.py", f"/{inner}/__init__.py")
+    found = [f"/{path}"[: -len(end)] for path in paths for end in ends if f"/{path}".endswith(end)]
+    return min((folder.lstrip("/") for folder in found), key=lambda folder: (folder.count("/"), folder), default=None)
+
+
+def _first_call(directory: Directory) -> Call | None:
+    """Of those that name a module which is here, the one nearest to the top; scripts before pages."""
+    depths = {call: (call.where.endswith(PAGES), call.where.count("/")) for call in directory.calls}
+    near = sorted(directory.calls, key=lambda call: depths[call])
+    named = [call for call in near if call.flag("module-name")]
+    here = [call for call in named if home_of(call.flag("module-name"), directory.paths) is not None]
+    return next(iter([*here, *named, *near]), None)
+
+
+def _job_files(directory: Directory, call: Call | None, home: str) -> list[str]:
+    """Job resources: the one that the call names; else all but those of other projects below."""
+    found = [path for path, document in directory.documents.items() if aiplatform.is_dialect(document)]
+    name = ((call.flag("config") if call else None) or "").rpartition("/")[2]
+    named = [path for path in found if path.rpartition("/")[2] == name]
+    if named:
+        return [min(named, key=lambda path: path.count("/"))]
+    folders = {path: path.rpartition("/")[0] for path in found}
+    return [path for path, folder in folders.items() if folder in ("", home) or not _is_project(folder, directory)]
+
+
+def _is_project(folder: str, directory: Directory) -> bool:
+    return f"{folder}/setup.py" in directory.paths
 
 
 def _of_call(call: Call) -> tuple[Values, list[Finding]]:

@@ -1,5 +1,7 @@
 """Which platform, and what then: the whole of `stoker migrate`, without printing."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from stoker.compat.migrate import aiplatform, determined
@@ -10,6 +12,8 @@ from stoker.compat.refusals import UNSUPPORTED
 from stoker.errors import StokerError, UsageError
 from stoker.home import Home
 from stoker.packaging.check import Report, check
+from stoker.packaging.project import read_project
+from stoker.packaging.tree import source_of_directory, walk
 from stoker.schema.dialects.reading import Values
 
 
@@ -32,15 +36,42 @@ def assess(path: Path, *, home: Home, platform: Platform | None = None, look_up:
         values, findings = aiplatform.job_of(directory)
     if not values and not findings:
         raise UsageError(f"{path}: nothing in it says what to run: no module, no script that submits one, no job file.")
-    findings += _code(directory)
-    values = with_supply(directory, values, findings, home, look_up=look_up)
-    if look_up:
-        findings += _requirements(directory, values, home)
+    folder = _folder(directory, values, findings, home)
+    values, of_code = _of_code(read_directory(path / folder) if folder else directory, values, home, look_up=look_up)
+    findings += [replace(one, where=f"{folder}/{one.where}") if folder and one.where else one for one in of_code]
     if _runnable(values) and not any(finding.verdict is Verdict.CANNOT for finding in findings):
-        commands = commands or ["stoker jobs submit training NAME --config stoker.yaml"]
+        commands = commands or [f"stoker jobs submit training NAME --config {Path(folder) / 'stoker.yaml'}"]
         what = values.get("module") or " ".join(values.get("command") or ())
-        findings.insert(0, Finding(Verdict.RUNS, "job", what))
-    return Assessment(str(path), chosen, tuple(found[chosen]), tuple(findings), values, tuple(commands))
+        findings.insert(0, Finding(Verdict.RUNS, "job", what, folder))
+    return Assessment(str(path), chosen, tuple(found[chosen]), tuple(findings), values, tuple(commands), folder)
+
+
+def _folder(directory: Directory, values: Values, findings: list[Finding], home: Home) -> str:
+    """Where the project lies whose module is run: "" is the top. A module that is nowhere is a finding."""
+    module = values.get("module")
+    if not module:
+        return ""
+    project = read_project(walk(source_of_directory(directory.root)), home=home)
+    tops = [root for root in project.import_roots if aiplatform.home_of(module, _below(root, directory.paths)) == ""]
+    found = "" if tops else aiplatform.home_of(module, directory.paths)
+    if found is None:
+        text = "the job runs it, and no such module is here. Look at the directory that has it"
+        findings.append(Finding(Verdict.CANNOT, module, text))
+    return found or ""
+
+
+def _below(root: str, paths: Sequence[str]) -> list[str]:
+    prefix = "" if root in ("", ".") else f"{root.rstrip('/')}/"
+    return [path.removeprefix(prefix) for path in paths if path.startswith(prefix)]
+
+
+def _of_code(directory: Directory, values: Values, home: Home, *, look_up: bool) -> tuple[Values, list[Finding]]:
+    findings = _code(directory)
+    values, supply = with_supply(directory, values, findings, home, look_up=look_up)
+    if look_up:
+        own = values.get("environment", {}).get("requirements", ())
+        findings += _requirements(directory, values, home, beside=[*own, *(supply.requirements if supply else ())])
+    return values, findings
 
 
 def _chosen(path: Path, found: dict[Platform, list[str]]) -> Platform:
@@ -69,10 +100,11 @@ def _code(directory: Directory) -> list[Finding]:
     return findings
 
 
-def _requirements(directory: Directory, values: Values, home: Home) -> list[Finding]:
+def _requirements(directory: Directory, values: Values, home: Home, *, beside: Sequence[str]) -> list[Finding]:
     environment = values.get("environment", {})
+    asked = {"runtime": environment.get("runtime"), "python": environment.get("python")}
     try:
-        report = check(directory.root, home=home, runtime=environment.get("runtime"), python=environment.get("python"))
+        report = check(directory.root, home=home, **asked, beside=list(dict.fromkeys(beside)))
     except StokerError as error:
         return [Finding(Verdict.NEEDS, "environment", str(error))]
     return _of_report(report)

@@ -76,16 +76,17 @@ def job_of(container: Container, context: Path) -> Values:
     variables = dict(container.variables)
     if (root := _module_root(container, context)) is not None:
         variables["PYTHONPATH"] = root  # seen from the package, where the command runs
-    return as_job(words, container.requirements, variables)
+    return as_job(words, container, variables)
 
 
-def as_job(words: list[str], requirements: Iterable[str], variables: dict[str, str]) -> Values:
+def as_job(words: list[str], container: Container, variables: dict[str, str]) -> Values:
     """A container's command as a job's, with what it needs."""
     if words and _PYTHON.fullmatch(words[0]):
         words = ["python", *words[1:]]
-    found: Values = {"kind": "command", "command": words, "data": {"stoker": {"container": True}}}
+    said: Values = {"container": True, **({"base": container.base} if container.base else {})}
+    found: Values = {"kind": "command", "command": words, "data": {"stoker": said}}
     environment: Values = {}
-    if lines := list(requirements):
+    if lines := list(container.requirements):
         environment["requirements"] = lines
     if own := {name: value for name, value in variables.items() if name != "PATH" and "$" not in value}:
         environment["variables"] = own

@@ -12,6 +12,9 @@ from stoker.schema.dialects import determined
 from stoker.schema.dialects.document import is_determined
 from stoker.schema.dialects.reading import Values, overlay
 
+# Of the fields that an experiment file has, those that nobody else's has: any model's settings have hyperparameters.
+_MARKS = frozenset(("entrypoint", "entrypoint_script", "searcher"))
+
 
 def evidence(directory: Directory) -> Iterator[str]:
     for path in experiment_files(directory):
@@ -26,7 +29,12 @@ def evidence(directory: Directory) -> Iterator[str]:
 
 def experiment_files(directory: Directory) -> list[str]:
     """Those of one trial first: they are what people try first."""
-    found = [path for path, document in directory.documents.items() if is_determined(document)]
+    is_of_it = directory.first_use("determined") is not None
+    found = [
+        path
+        for path, document in directory.documents.items()
+        if is_determined(document) and (is_of_it or not _MARKS.isdisjoint(document))
+    ]
     return sorted(found, key=lambda path: (not _is_single(directory.documents[path]), path))
 
 

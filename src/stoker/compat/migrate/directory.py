@@ -17,7 +17,7 @@ from stoker.schema.dialects.document import is_determined, load
 
 _SCRIPTS = (".sh", ".bash", "Makefile", "makefile", ".mk")
 _MAX_BYTES = 1_000_000
-_PAGES = (".md", ".ipynb")  # which tell by which commands it is run, where no script does
+PAGES = (".md", ".ipynb")  # which tell by which commands it is run, where no script does
 _SUBMITS = re.compile(
     r"\b(?:gcloud|stoker)\s+(?:(?:alpha|beta)\s+)?(?:ai-platform\s+|ml-engine\s+|ml\s+)?"
     r"(?:jobs\s+submit\s+training|local\s+train)\b"
@@ -100,7 +100,7 @@ def read_directory(path: Path) -> Directory:
                 documents[entry.path] = document
         elif name.endswith(_SCRIPTS):
             calls += _calls(_text(entry.file), entry.path)
-        elif name.endswith(_PAGES):
+        elif name.endswith(PAGES):
             told += _calls(_page(entry.file), entry.path)
     documents |= _left_behind(root, tree.paths)
     return Directory(root, tree.paths, tuple(uses), tuple(old), documents, (*calls, *told), tree.notes)

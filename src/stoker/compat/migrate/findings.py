@@ -44,6 +44,7 @@ class Assessment:
     findings: tuple[Finding, ...]
     values: Values = field(default_factory=dict)
     commands: tuple[str, ...] = ()  # what to type now
+    folder: str = ""  # below the directory, of the project that the job is of
 
     @property
     def can_run(self) -> bool:

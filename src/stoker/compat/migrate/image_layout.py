@@ -30,7 +30,7 @@ def lay_out(container: Container, paths: Collection[str]) -> tuple[Layout, Value
     if "PYTHONPATH" in variables:
         folders = [folder for folder in variables["PYTHONPATH"].split(":") if folder and "$" not in folder]
         variables["PYTHONPATH"] = ":".join(_place(folder, container.folder) or "." for folder in folders)
-    return laid, as_job(words, container.requirements, variables)
+    return laid, as_job(words, container, variables)
 
 
 def _copied(source: str, target: str, paths: Collection[str]) -> Iterator[tuple[str, str]]:

@@ -15,7 +15,9 @@ from stoker.packaging.tree import source_of_directory, walk
 from stoker.schema.dialects.reading import Values, overlay
 
 
-def with_supply(directory: Directory, values: Values, findings: list[Finding], home: Home, *, look_up: bool) -> Values:
+def with_supply(
+    directory: Directory, values: Values, findings: list[Finding], home: Home, *, look_up: bool
+) -> tuple[Values, Supply | None]:
     """The job with a Python and libraries of its time, and what was found of them added to `findings`."""
     tree = walk(source_of_directory(directory.root))
     environment = values.get("environment", {})
@@ -31,7 +33,7 @@ def with_supply(directory: Directory, values: Values, findings: list[Finding], h
         supply = supply_for(program, home=home, look_up=look_up)
     except StokerError as error:  # a runtime or Python that it asks for is not here
         findings.append(Finding(Verdict.NEEDS, "environment", str(error)))
-        return values
+        return values, None
     said = [finding.detail for finding in findings if finding.verdict is Verdict.CANNOT]
     if supply.refusal and not any(detail in supply.refusal or supply.refusal.startswith(detail) for detail in said):
         findings.append(Finding(Verdict.CANNOT, "job", supply.refusal))
@@ -53,7 +55,7 @@ def with_supply(directory: Directory, values: Values, findings: list[Finding], h
     needs: Values = {"python": python} if python else {}
     if given:
         needs["requirements"] = [*environment.get("requirements", ()), *given]
-    return overlay(values, {"environment": needs}) if needs else values
+    return (overlay(values, {"environment": needs}) if needs else values), supply
 
 
 def _unreadable(directory: Directory, modules: Mapping[str, bytes], reached: Collection[str]) -> list[Finding]:

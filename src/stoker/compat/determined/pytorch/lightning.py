@@ -1,5 +1,5 @@
-"""`determined.pytorch.lightning`: not here."""
+"""`determined.pytorch.lightning`."""
 
-from stoker.compat.refusals import UNSUPPORTED
+from stoker.compat.determined.lightning_adapter import LightningAdapter
 
-raise ImportError(f"determined.pytorch.lightning is imported. {UNSUPPORTED['determined.pytorch.lightning']}.")
+__all__ = ["LightningAdapter"]
