@@ -13,6 +13,7 @@ import pytest
 
 from stoker.client import Client, connect
 from stoker.home import Home
+from stoker.processes import ProcessId
 from stoker.schema.record import Job
 from stoker.schema.state import JobState, RunState
 from tests.e2e.conftest import kill_server
@@ -135,6 +136,28 @@ def test_everything_killed_at_once_is_picked_up_by_the_next_server(home: Home, c
     assert [run.state for run in job.trials[0].runs] == [RunState.LOST, RunState.SUCCEEDED]
     wait_until(lambda: said_everything(client, home, client.job("blackout")), what="the lost run's last words")
     assert_said_everything_once(client, home, client.job("blackout"))
+
+
+def test_next_server_takes_what_a_supervisor_left_that_was_told_to_leave(
+    home: Home, client: Client, project: Path
+) -> None:
+    """Its run had ended and no server was there to hear of it; SIGTERM, as a shutdown of the machine sends."""
+    submit(project, "unheard", 60, 0.02)
+    run_dir = home.run_dir("unheard", 1, 1)
+    wait_until(lambda: len(lines_written(run_dir)) > 3, what="user code to work")
+    kill_server(home)
+    wait_until(lambda: '"type":"exited"' in (run_dir / "spool.jsonl").read_text(), what="the run to end")
+    supervisor = ProcessId.of(supervisor_pid(run_dir))
+    assert supervisor is not None
+
+    supervisor.kill(signal.SIGTERM)
+    wait_until(lambda: not supervisor.is_alive(), what="the supervisor to leave")
+    with connect(home) as next_client:
+        job = next_client.wait("unheard", timeout_s=120)
+
+        assert job.state is JobState.SUCCEEDED, job.reason
+        assert [run.attempt for run in job.trials[0].runs] == [1]
+        assert_said_everything_once(next_client, home, job)
 
 
 # --- what user code wrote, read from its own files; what the server was told, read from the API

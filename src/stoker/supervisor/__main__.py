@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,13 +18,14 @@ from stoker.supervisor.inputs import Inputs
 from stoker.supervisor.plan import Plan
 from stoker.supervisor.process import StopRequest, on_signals
 from stoker.supervisor.spool import Spool
-from stoker.supervisor.supervise import LostError, Supervision
+from stoker.supervisor.supervise import LostError, RemovedError, Supervision, check_is_there
 
 if TYPE_CHECKING:
     from stoker.supervisor.ship import Shipper
 
 USAGE = "usage: python -m stoker.supervisor RUN_DIR [--node N] [--lifeline FD] [--drain]"
 _TRIAL_QUIET_S = 0.05
+_LOOK_S = 0.25  # how often a finished run looks whether it is still to wait for a server
 _SHIP_FOR_S = 24 * 3600.0  # how long a finished run waits for a server to take its last words
 
 
@@ -65,8 +67,8 @@ def supervise(run_dir: Path, *, home: Home, node: int = 0, lifeline: int | None 
     supervision = Supervision(plan, run_dir, home=home, spool=spool, node=node)
     on_signals(
         {
-            signal.SIGTERM: lambda: supervision.stop.ask("preempt"),
-            signal.SIGINT: lambda: supervision.stop.ask("preempt"),
+            signal.SIGTERM: supervision.hear_signal,
+            signal.SIGINT: supervision.hear_signal,
             # Of no concern to us; but not ignored, because user code would inherit that.
             signal.SIGHUP: lambda: None,
         }
@@ -78,16 +80,19 @@ def supervise(run_dir: Path, *, home: Home, node: int = 0, lifeline: int | None 
     try:
         supervision.run()
     except LostError:
-        server.finish()
+        server.finish(is_told=lambda: supervision.is_told_to_leave)
+        raise
+    except RemovedError:
         raise
     except Exception as error:  # noqa: BLE001 -- a bug of ours must end the run in words, not leave it to be found lost
+        check_is_there(run_dir)
         import traceback  # noqa: PLC0415 -- see above
 
         traceback.print_exc()
         spool.end(
             phase=supervision.phase, message=f"The supervisor failed: {error!r}.", traceback=traceback.format_exc()
         )
-    return server.finish()
+    return server.finish(is_told=lambda: supervision.is_told_to_leave)
 
 
 def _end_with(lifeline: int, stop: StopRequest) -> None:
@@ -151,12 +156,22 @@ class _Server:
             OrderListener(run=run, find_server=find_server, on_stop=on_stop).start()
         self._shipper = shipper
 
-    def finish(self) -> int:
-        """Tell it the rest, however long that takes within reason."""
+    def finish(self, *, is_told: Callable[[], bool] = lambda: False) -> int:
+        """Tell it the rest, however long that takes within reason, or until we are told to leave.
+
+        What is left then is on disk, and the next server has it drained. RemovedError when it is there no more.
+        """
+        check_is_there(self._spool.path.parent)
         if self._shipper is None:
             self._begin(hear_orders=False)
         assert self._shipper is not None
-        return 0 if self._shipper.close(timeout_s=_SHIP_FOR_S) else 1
+        give_up = time.monotonic() + _SHIP_FOR_S
+        while not self._shipper.close(timeout_s=_LOOK_S) and self._shipper.is_alive():
+            check_is_there(self._spool.path.parent)
+            if is_told() or time.monotonic() > give_up:
+                sys.stderr.write(f"Ended before a server took all of {self._spool.path}: the next one will.\n")
+                break
+        return 0 if self._shipper.has_sent_all else 1
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Lines are numbered in the spool, not on the server, so a batch that is sent twic
 is now is asked for again after every failure: a new one may have another address. None at all is no reason to give up.
 """
 
+import contextlib
 import json
 import logging
 import os
@@ -253,4 +254,5 @@ def _acked_before(path: Path) -> int:
 
 
 def _write_ack(path: Path, seq: int) -> None:
-    path.write_text(f"{seq}\n")
+    with contextlib.suppress(OSError):  # a hint, and a full or vanished disk is no reason to stop telling the server
+        path.write_text(f"{seq}\n")

@@ -39,6 +39,7 @@ _POLL_GROWTH = 1.05  # so that a line is seen within a twentieth of the time it 
 _QUICK_S = 0.1  # a preparation that takes longer is announced to the server before it is done
 _SETTLE_S = 1.0  # one failure causes others: look who fails within this time, to find out who was first
 _PS_GRACE_S = 5.0  # parameter servers have nothing to save
+_THERE_S = 1.0  # how often the run directory is looked for
 _USAGE_S = 5.0  # what a run uses is looked at for the first time after so long; a run that is over by then never is
 
 
@@ -57,6 +58,20 @@ class Exit:
 
 class LostError(StokerError):
     """How a run ended is not known: no event says so, and its trial is to have another."""
+
+
+class RemovedError(StokerError):
+    """The run directory is gone: nobody can read what is written there, nor find what was started for it."""
+
+
+def check_is_there(run_dir: Path) -> None:
+    """RemovedError if it is gone; a disk that does not answer just now is another matter."""
+    try:
+        os.stat(run_dir)
+    except FileNotFoundError:
+        raise RemovedError(f"{run_dir} was removed, and nobody can read how its run goes on: it ends here.") from None
+    except OSError:
+        pass
 
 
 class _Stopped(Exception):
@@ -99,10 +114,14 @@ class Supervision:
         self._is_lost = False
         self._doorway: Doorway | None = None
         self._usage: Usage | None = None
-        self._look_at = 0.0
+        self._look_at = self._there_at = 0.0
+        self._is_signalled = False
 
     def run(self) -> Exit:
-        """Blocks until everything that was started has ended. LostError if it ended by no doing of its own."""
+        """Blocks until everything that was started has ended.
+
+        LostError if it ended by no doing of its own, RemovedError if its directory was removed meanwhile.
+        """
         for folder in ("logs", "hypertune"):
             (self._run_dir / folder).mkdir(exist_ok=True)
         try:
@@ -111,7 +130,9 @@ class Supervision:
                 self._start(prepared)
                 self._attend()
         except _Stopped:
-            self._stopped_for = self.stop.reason
+            self._stop_for(self.stop.reason)
+        except RemovedError:
+            raise
         except StokerError as error:
             self.error = error
         finally:
@@ -129,6 +150,16 @@ class Supervision:
     def close(self) -> None:
         self.stop.close()
 
+    def hear_signal(self) -> None:
+        """Asked to end by a signal; in the main thread."""
+        self.stop.ask("preempt")
+        self._is_signalled = True
+
+    @property
+    def is_told_to_leave(self) -> bool:
+        """Whether a signal has come since user code ended: there is nothing to stop, and nothing to wait for."""
+        return self._is_signalled
+
     def _prepare(self) -> Prepared | None:
         """None when it was told to stop meanwhile."""
         preparation = Preparation(
@@ -136,14 +167,16 @@ class Supervision:
         )
         preparation.start()
         preparation.join(_QUICK_S)
-        while preparation.is_alive() and self.stop.reason is None:
-            self.on_slow()
-            preparation.join(_BUSY_POLL_S)
+        try:
+            while preparation.is_alive() and self._may_go_on():
+                preparation.join(_BUSY_POLL_S)
+        except RemovedError:
+            _end_tools()
+            raise
         self.phase = preparation.phase
         if self.stop.reason is not None:
-            self._stopped_for = self.stop.reason
-            # What an abandoned preparation still does it does in temporary names; its tools are ended.
-            processes.end_all(lambda: processes.descendants(os.getpid()), grace_s=1.0)
+            self._stop_for(self.stop.reason)
+            _end_tools()
             return None
         return preparation.result()
 
@@ -195,6 +228,7 @@ class Supervision:
 
     def _may_go_on(self) -> bool:
         self.on_slow()
+        self._check_is_there()
         return self.stop.reason is None
 
     def _open_doorway(self, environment: Mapping[str, str]) -> dict[str, str]:
@@ -217,12 +251,18 @@ class Supervision:
                 self.stop.ask("timeout")
             self._obey()
             self.on_slow()
+            self._check_is_there()
             if time.monotonic() >= self._look_at:
                 self._look_at = self._look(started)
             if self.inputs.read():
                 pause_s = 0.0 if self.inputs.have_more else _BUSY_POLL_S
             else:
                 pause_s = min(max(pause_s, _BUSY_POLL_S) * _POLL_GROWTH, _IDLE_POLL_S)
+
+    def _check_is_there(self) -> None:
+        if time.monotonic() >= self._there_at:
+            self._there_at = time.monotonic() + _THERE_S
+            check_is_there(self._run_dir)
 
     def _look(self, started: float) -> float:
         """Note what it uses of the machine; when to look again."""
@@ -261,14 +301,20 @@ class Supervision:
         # An order that comes when the run has failed, or is at its end, does not change how it ended.
         is_over = bool(self._failures) or self._replicas.is_winding_down
         if self.stop.reason is not None and self._stopped_for is None and not is_over:
-            self._stopped_for = self.stop.reason
+            reason = self._stop_for(self.stop.reason)
             unfinished = self._run_dir / ".stop"
-            unfinished.write_text(f"{self.stop.reason}\n")
+            unfinished.write_text(f"{reason}\n")
             unfinished.replace(self._run_dir / "stop")
             self._replicas.stop(self._running_names(), grace_s=self._plan.grace_s)
-            self._say(f"Told to stop ({self.stop.reason}): asked user code to end within {self._plan.grace_s:g} s.")
+            self._say(f"Told to stop ({reason}): asked user code to end within {self._plan.grace_s:g} s.")
+        if self.stop.reason is not None and self._replicas.running:
+            self._is_signalled = False  # it was heard in time: user code is on its way out
         if self._replicas.kill_overdue(now=self.stop.at_once):
             self._was_killed = True
+
+    def _stop_for(self, reason: str | None) -> str | None:
+        self._stopped_for, self._is_signalled = reason, False
+        return reason
 
     def _end_everything(self) -> None:
         if not self._replicas.end_leftovers():
@@ -319,3 +365,8 @@ class Supervision:
     def _say(self, text: str) -> None:
         self.inputs.say(text)
         self.say(text)
+
+
+def _end_tools() -> None:
+    """Of a preparation that is given up; what it still does itself it does in temporary names."""
+    processes.end_all(lambda: processes.descendants(os.getpid()), grace_s=1.0)
