@@ -9,7 +9,7 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -55,6 +55,7 @@ class _Client:
     waiting: deque[str] = field(default_factory=deque)
     size: int = 0
     has_lost: bool = False
+    is_over: bool = False  # one of its topics has ended: it is to come back
     event: asyncio.Event = field(default_factory=asyncio.Event)
 
     def put(self, text: str) -> None:
@@ -64,6 +65,10 @@ class _Client:
             self.size = len(text)
             self.has_lost = True
         self.waiting.append(text)
+        self.event.set()
+
+    def end(self) -> None:
+        self.is_over = True
         self.event.set()
 
     def take(self) -> str:
@@ -99,7 +104,7 @@ class Hub:
         live.on_close(self.close)
 
     async def stream(self, names: Sequence[str], last_id: str | None) -> AsyncIterator[str]:
-        """What a client is sent, until the server goes away."""
+        """What a client is sent, until the server goes away or a topic cannot go on: then it comes back."""
         yield KEEP_ALIVE
         topics = {name: self._topic(name) for name in names}
         client = _Client()
@@ -109,6 +114,8 @@ class Hub:
         try:
             for topic in topics.values():
                 await topic.ready.wait()
+            if client.is_over:
+                return  # without `hello`: nothing would follow it
             client.take()
             yield self._greeting(topics, last_id)
             async for text in self._news(client, list(names)):
@@ -142,6 +149,8 @@ class Hub:
                 yield self._resync(names)
             elif text := client.take():
                 yield text
+            if client.is_over:
+                return
 
     def _greeting(self, topics: dict[str, _Topic], last_id: str | None) -> str:
         hello = {"boot": self._live.boot, "topics": list(topics), "time": time.time()}
@@ -158,7 +167,10 @@ class Hub:
     def _topic(self, name: str) -> _Topic:
         topic = self._topics.get(name)
         if topic is None:
-            topic = self._topics[name] = _Topic(self._source_of(name), since=self._number)
+            source = self._source_of(name)
+            # A number of its own: who heard the last before it has not heard what changed while nobody listened.
+            self._number += 1
+            topic = self._topics[name] = _Topic(source, since=self._number)
             topic.task = asyncio.get_running_loop().create_task(self._pump(name, topic))
         return topic
 
@@ -175,8 +187,9 @@ class Hub:
                     await asyncio.sleep(topic.source.pause_s)
         except StokerError as error:  # the database does not answer: whoever comes back starts it anew
             logger.warning("topic %s: %s", name, error)
-            self._tell(topic.clients, self._resync([name]))
         finally:
+            for client in topic.clients:
+                client.end()  # or it would wait for news that nobody tells any more
             topic.ready.set()
             if self._topics.get(name) is topic:
                 del self._topics[name]
@@ -191,11 +204,7 @@ class Hub:
         self._ring_bytes += len(text)
         while len(self._ring) > _RING or self._ring_bytes > _RING_BYTES:
             self._ring_bytes -= len(self._ring.popleft()[2])
-        self._tell(topic.clients, text)
-
-    @staticmethod
-    def _tell(clients: Iterable[_Client], text: str) -> None:
-        for client in clients:
+        for client in topic.clients:
             client.put(text)
 
     def _resync(self, names: Sequence[str]) -> str:
