@@ -64,7 +64,9 @@ def _modules(paths: set[str], import_roots: tuple[str, ...]) -> set[str]:
         for path in paths:
             if path.startswith(prefix) and path.endswith(".py"):
                 name = path[len(prefix) : -len(".py")].removesuffix("/__main__").replace("/", ".")
-                if all(part.isidentifier() for part in name.split(".")) and not name.endswith("__init__"):
+                if all(part.replace("-", "_").isidentifier() for part in name.split(".")) and not name.endswith(
+                    "__init__"
+                ):
                     names.add(name)
     return names
 

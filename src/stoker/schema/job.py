@@ -14,7 +14,7 @@ JOB_NAME_RULE = "letters, digits and underscores, starting with a letter, at mos
 _JOB_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,127}")
 _LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _LABEL_VALUE = re.compile(r"[a-z0-9_.-]{0,63}")
-_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_MODULE = re.compile(r"[A-Za-z_][\w-]*(\.[A-Za-z_][\w-]*)*")  # `python -m gym-rl.task` runs
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 Labels = dict[str, str]

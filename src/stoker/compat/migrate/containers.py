@@ -14,7 +14,7 @@ PIP = re.compile(r"(?:pip3?|python3?\s+-m\s+pip)\s+install\s+([^&|;]+)")
 _VALUED = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-c", "--constraint", "-t", "--target")
 _TOOLS = re.compile(r"(pip|setuptools|wheel|cloudml-hypertune)\b", re.IGNORECASE)  # of the environment's, or ours
 _PYTHON = re.compile(r"(?:.*/)?python3?(?:\.\d+)?")
-_MODULE = re.compile(r"\bpython[\d.]*\s(?:-\w\s+)*?-m\s+([\w.]+)")
+_MODULE = re.compile(r"\bpython[\d.]*\s(?:-\w\s+)*?-m\s+([\w.-]+)")
 _NAMES = ("Dockerfile", "dockerfile")
 
 

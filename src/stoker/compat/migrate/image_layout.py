@@ -14,7 +14,7 @@ from stoker.schema.dialects.reading import Values
 Layout = dict[str, str]  # where a file comes to lie: the file of the directory
 
 _SCRIPT = re.compile(r"(?<![\w.$/-])/?[\w.-]+(?:/[\w.-]+)*\.(?:py|sh)\b")
-_MODULE = re.compile(r"\bpython[\d.]*\s+(?:-\w\s+)*-m\s+([\w.]+)")
+_MODULE = re.compile(r"\bpython[\d.]*\s+(?:-\w\s+)*-m\s+([\w.-]+)")
 
 
 def lay_out(container: Container, paths: Collection[str]) -> tuple[Layout, Values] | None:

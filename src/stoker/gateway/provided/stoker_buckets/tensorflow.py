@@ -126,6 +126,8 @@ def _lead_classes(layer: _Layer) -> None:
             _replace(module.MultiDeviceSaver, function, layer.op("file_prefix", 1, in_graph=False))
         for module in _modules("training.saver"):
             _replace(module.Saver, function, layer.op("save_path", 2, in_graph=False))
+        for module in [*_modules("checkpoint.checkpoint"), *_modules("training.tracking.util")]:
+            _replace(vars(module).get("TrackableSaver", _Layer), function, layer.in_session)
 
 
 def _taking_views(write: Any) -> Any:
@@ -255,6 +257,19 @@ class _Layer:
             return call
 
         return wrap
+
+    def in_session(self, function: Any) -> Any:
+        """Of an object that saves by feeding the path to its graph, where no op can see it; without one, as it is."""
+
+        @functools.wraps(function)
+        def call(saver: Any, path: Any, *given: Any, **options: Any) -> Any:
+            if _first("eager.context").executing_eagerly():
+                return function(saver, path, *given, **options)
+            local = self._local(path)
+            found = function(saver, local, *given, **options)
+            return found if local is path or not isinstance(found, (str, bytes)) else self._folders.url(found)
+
+        return call
 
     def matching_files(self, function: Any) -> Any:
         @functools.wraps(function)
