@@ -262,9 +262,11 @@ class _Layer:
         """Of an object that saves by feeding the path to its graph, where no op can see it; without one, as it is."""
 
         @functools.wraps(function)
-        def call(saver: Any, path: Any, *given: Any, **options: Any) -> Any:
+        def call(saver: Any, *given: Any, **options: Any) -> Any:
             if _first("eager.context").executing_eagerly():
-                return function(saver, path, *given, **options)
+                return function(saver, *given, **options)
+            named = [name for name in ("file_prefix", "save_path") if name in options]  # Keras 2 gives it by name
+            path, given = (options.pop(named[0]), given) if named else (given[0], given[1:])
             local = self._local(path)
             found = function(saver, local, *given, **options)
             return found if local is path or not isinstance(found, (str, bytes)) else self._folders.url(found)
