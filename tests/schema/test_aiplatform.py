@@ -141,6 +141,14 @@ def test_a_runtime_and_an_image_exclude_each_other() -> None:
     assert problem.startswith("trainingInput.runtimeVersion:")
 
 
+def test_no_gpus_may_be_written_as_a_count_of_none() -> None:
+    none = {"acceleratorConfig": {"count": 0, "type": "NVIDIA_TESLA_K80"}}
+    workers = {"workerCount": 0, "workerType": "n1-highmem-4", "workerConfig": none}
+    values = read({"scaleTier": "CUSTOM", "masterType": "n1-standard-4", "masterConfig": none, **workers})
+
+    assert values["resources"] == {"roles": {"chief": {"count": 1, "machine": "n1-standard-4"}}}
+
+
 def test_a_gpu_beside_a_plain_tier_is_one_machine_with_it() -> None:
     values = read(
         {"scaleTier": "BASIC", "masterConfig": {"acceleratorConfig": {"count": 1, "type": "NVIDIA_TESLA_K80"}}}

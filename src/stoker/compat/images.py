@@ -60,6 +60,7 @@ OF_RUNTIME_1 = {
     "xgboost": "xgboost==0.90",
 }
 OLD_PYTHON = "3.7"
+WITH_TF = ("tensorboard", "tensorflow-estimator")  # come in TensorFlow's own version
 # Modules of Python 3 for Python 2, which a `pip freeze` there has listed. Beside Python 3 they do harm.
 FOR_PYTHON_2 = frozenset("enum34 functools32 futures pathlib subprocess32 typing".split())
 # Names that people require a library by, which are none of PyPI's or cannot be installed from it.
@@ -85,17 +86,23 @@ _OLD_TF = re.compile(
     rb"\btf\.(?:Session|placeholder|contrib|app\.run|logging|gfile|train\.\w+Optimizer|get_variable|variable_scope)\b"
     rb"|\btensorflow\.contrib\b|\btensorflow\.python\.lib\.io\b"
 )
-_NEW_TF = re.compile(rb"tensorflow\.compat\.v1|tf\.compat\.v1")
+# What makes `tf.Session` one of TensorFlow 2's: the name `tf` for its part that is TensorFlow 1.
+_TF_1_IN_2 = re.compile(
+    rb"import\s+tensorflow\.compat\.v1\s+as\s+tf|from\s+tensorflow\.compat\s+import\s+v1\s+as\s+tf"
+    rb"|\btf\s*=\s*(?:tf|tensorflow)\.compat\.v1\b"
+)
 # Of what Python 3 says, and of the line that it says it of.
 _OF_PYTHON_2 = re.compile(
     r"^Missing parentheses|multiple exception types|leading zeros|cannot be parenthesized|<> |invalid decimal literal"
     r"|^(?:print|exec)\s+[^=(]|^print\s*>>|^raise\s+\w+\s*,|^except\s.+,\s*\w+\s*:|`",
     re.MULTILINE,
 )
+_GUESS = ". Did you mean print(...)?"
 _MODULES_OF_PYTHON_2 = frozenset(
     "BaseHTTPServer ConfigParser HTMLParser Queue SocketServer StringIO cPickle cStringIO commands cookielib httplib"
     " urllib2 urlparse __builtin__".split()
 )
+_TF_2 = Version("2.0")
 _OLD_SKLEARN = re.compile(rb"\bsklearn\.externals\b")
 
 # An old release did not say that it cannot work with what came after it: (name, older than, also required).
@@ -133,6 +140,7 @@ class Uses:
     folders: frozenset[str] = frozenset()  # whose modules import each other by their bare names, as in Python 2
     files: frozenset[str] = frozenset()  # that were read for it
     python_2: str | None = None  # file, line and reason, where Python 3 cannot read it
+    is_of_tf_1: bool = False  # calls what TensorFlow 2 has not
 
 
 def uses_of(files: Mapping[str, bytes], *, entries: Iterable[str]) -> Uses:
@@ -154,9 +162,9 @@ def uses_of(files: Mapping[str, bytes], *, entries: Iterable[str]) -> Uses:
             if own and _is_bare(name, own[0], files[path]):
                 folders.add(path.rpartition("/")[0])
     sources = list(reached.values())
-    old_tf = any(map(_OLD_TF.search, sources)) and not any(map(_NEW_TF.search, sources))
+    old_tf = any(_OLD_TF.search(source) and not _TF_1_IN_2.search(source) for source in sources)
     is_old = old_tf or any(map(_OLD_SKLEARN.search, sources))
-    return Uses(frozenset(modules), is_old, frozenset(folders), frozenset(reached), python_2(reached))
+    return Uses(frozenset(modules), is_old, frozenset(folders), frozenset(reached), python_2(reached), old_tf)
 
 
 def is_of_runtime_1(uses: Uses, requirements: Iterable[str], runtime: str | None) -> bool:
@@ -178,7 +186,7 @@ def python_2(files: Mapping[str, bytes]) -> str | None:
         except SyntaxError as error:
             line = (error.text or "").strip()
             if _OF_PYTHON_2.search(f"{error.msg}\n{line}") or isinstance(error, TabError):
-                return f"{path}:{error.lineno}: {error.msg}"
+                return f"{path}:{error.lineno}: {error.msg.removesuffix(_GUESS)}"
             return None
         except ValueError:
             return None
@@ -231,6 +239,17 @@ def went_with(requirements: Iterable[str]) -> list[str]:
         if any(_is_older(found, name, Version(older_than)) for found in parsed):
             wanted[other] = also
     return list(wanted.values())
+
+
+def later_tf(requirements: Iterable[str]) -> str | None:
+    """The line that binds TensorFlow to a release which is none of TensorFlow 1; None without one."""
+    for line in requirements:
+        found = _parsed(line)
+        if found is None or normal_name(found.name).removesuffix("-gpu").removesuffix("-cpu") != "tensorflow":
+            continue
+        if found.specifier and Version("1.15.5") not in found.specifier and not _is_older(found, "tensorflow", _TF_2):
+            return line
+    return None
 
 
 def compiled_pins(requirements: Iterable[str]) -> list[str]:

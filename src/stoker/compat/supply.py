@@ -15,12 +15,15 @@ from stoker.compat.bases import Base, base_of
 from stoker.compat.images import (
     FOR_PYTHON_2,
     MISNAMED,
+    OF_RUNTIME_1,
     OLD_PYTHON,
+    WITH_TF,
     as_in_image,
     at_least,
     compiled_pins,
     in_images,
     is_of_runtime_1,
+    later_tf,
     loosened,
     uses_of,
     went_with,
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
     from stoker.home import Home
     from stoker.packaging.installed import Installed
     from stoker.packaging.runtimes import Runtime
+
+_NEVER = 'python_version < "3"'  # as a marker: a line that is left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +107,9 @@ def _supply(program: Program, *, home: "Home", here: bool, look_up: bool) -> Sup
     asked = _asked(program.environment, home)
     why_not = refusal(program.values, uses.modules, is_installed=lambda name: _is_there(name, asked, own))
     if why_not is None and uses.python_2 is not None:
-        why_not = f"{uses.python_2}. That is Python 2; stoker runs Python 3.7 and later. Convert it: `2to3 -w .`"
+        why_not = (
+            f"{uses.python_2.rstrip('.')}. That is Python 2; stoker runs Python 3.7 and later. Convert it: `2to3 -w .`"
+        )
     if why_not is not None:
         return Supply(refusal=why_not, is_settled=False)
     place = _place(program, asked, is_old=uses.is_old, home=home, look_up=look_up)
@@ -204,12 +211,21 @@ def _place(program: Program, asked: "Runtime", *, is_old: bool, home: "Home", lo
 
 def _of_old(program: Program, asked: "Runtime", pins: list[str], home: "Home") -> _Place:
     """For code of TensorFlow 1 or of scikit-learn's time: the Python that they were built for, if it is here."""
-    from stoker.packaging.runtimes import list_runtimes  # noqa: PLC0415 - as above
+    from stoker.packaging.requirements import name_of  # noqa: PLC0415 - as above
+    from stoker.packaging.runtimes import list_runtimes  # noqa: PLC0415
 
     runtime = next((one for one in list_runtimes(home) if one.minor == OLD_PYTHON), None)
     if runtime is None:
         return _Place(asked, is_settled=False)
     text = f"This code is for TensorFlow 1 or scikit-learn 0.20: the job runs on {runtime}."
+    if program.uses.is_of_tf_1 and (later := later_tf(program.requirements)):
+        instead = [
+            OF_RUNTIME_1["tensorflow"],
+            *at_least(program.requirements),
+            *(f"{one}; {_NEVER}" for one in WITH_TF),
+        ]
+        because = f"{later}: the code calls what TensorFlow 1 alone has; the job has {OF_RUNTIME_1['tensorflow']}."
+        return _Place(runtime, (text, because), tuple({name_of(line): line for line in instead}.values()))
     if not pins or _has(runtime, pins):
         return _Place(runtime, (text,))
     return _loosely(runtime, program.requirements, (text,))
@@ -269,7 +285,7 @@ def _replaced(own: Sequence[str], instead: Sequence[str]) -> tuple[list[str], tu
     misnamed = {line: MISNAMED[line.strip()] for line in own if line.strip() in MISNAMED}
     gone = {name_of(line) for line in (*instead, *needless, *misnamed)}
     overrides = [f"{OVERRIDE}{line}" for line in instead]
-    overrides += [f'{OVERRIDE}{name}; python_version < "3"' for name in map(name_of, (*needless, *misnamed))]
+    overrides += [f"{OVERRIDE}{name}; {_NEVER}" for name in map(name_of, (*needless, *misnamed))]
     notes = [f"{', '.join(needless)}: left out, for Python 3 has it."] if needless else []
     notes += [f"{name} is required by its other name: {right}." for name, right in misnamed.items()]
     known = {name_of(line) for line in own}

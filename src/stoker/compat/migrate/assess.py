@@ -36,9 +36,14 @@ def assess(path: Path, *, home: Home, platform: Platform | None = None, look_up:
         values, findings = aiplatform.job_of(directory)
     if not values and not findings:
         raise UsageError(f"{path}: nothing in it says what to run: no module, no script that submits one, no job file.")
-    folder = _folder(directory, values, findings, home)
-    values, of_code = _of_code(read_directory(path / folder) if folder else directory, values, home, look_up=look_up)
-    findings += [replace(one, where=f"{folder}/{one.where}") if folder and one.where else one for one in of_code]
+    folder = ""
+    try:
+        folder = _folder(directory, values, findings, home)
+        below = read_directory(path / folder) if folder else directory
+        values, of_code = _of_code(below, values, home, look_up=look_up)
+        findings += [replace(one, where=f"{folder}/{one.where}") if folder and one.where else one for one in of_code]
+    except UsageError as error:  # of a setup.py or a requirements.txt: nothing more can be known
+        findings.append(Finding(Verdict.CANNOT, "project", str(error)))
     if _runnable(values) and not any(finding.verdict is Verdict.CANNOT for finding in findings):
         commands = commands or [f"stoker jobs submit training NAME --config {Path(folder) / 'stoker.yaml'}"]
         what = values.get("module") or " ".join(values.get("command") or ())

@@ -64,7 +64,7 @@ class _Resource(Model):
 
 class _Accelerator(_Resource):
     type: str
-    count: Annotated[int, Field(ge=1)]
+    count: Annotated[int, Field(ge=0)]
 
 
 class _Disk(_Resource):
