@@ -1,4 +1,4 @@
-"""What the image that a Dockerfile starts FROM says of its Python, and of the libraries that were in it."""
+"""What an image's name says of its Python and of the libraries in it: a Dockerfile's FROM, or AI Platform's own."""
 
 import re
 from dataclasses import dataclass, field
@@ -22,6 +22,13 @@ class Base:
     python: str | None = None
     libraries: dict[str, str] = field(default_factory=dict)
     runtime: str | None = None
+
+
+def base_of_runtime(version: str | None) -> Base:
+    """Of AI Platform's `--runtime-version 2.4`: that was TensorFlow's version. Those before 2 are another matter."""
+    if version is None or not re.fullmatch(r"2\.\d+", version):
+        return Base()
+    return Base(f"runtime {version}", libraries={"tensorflow": f"tensorflow=={version}.*"}, runtime=version)
 
 
 def base_of(image: str | None) -> Base:

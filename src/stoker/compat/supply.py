@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
 
-from stoker.compat.bases import Base, base_of
+from stoker.compat.bases import Base, base_of, base_of_runtime
 from stoker.compat.images import (
     FOR_PYTHON_2,
     MISNAMED,
@@ -65,6 +65,7 @@ class Program:
     files: Mapping[str, bytes]  # modules
     requirements: tuple[str, ...]  # the package's and the job's own
     values: Mapping[str, Any]  # the job's
+    image: Base = Base()  # AI Platform's, where its runtime is none of those here
 
     @property
     def environment(self) -> Mapping[str, Any]:
@@ -73,8 +74,9 @@ class Program:
 
     @cached_property
     def base(self) -> Base:
-        """The image that its Dockerfile starts from, if it has one."""
-        return base_of(self.values.get("data", {}).get("stoker", {}).get("base"))
+        """The image that its Dockerfile starts from, if it has one; else AI Platform's."""
+        own = self.values.get("data", {}).get("stoker", {}).get("base")
+        return base_of(own) if own else self.image
 
     @cached_property
     def uses(self) -> "Uses":
@@ -105,6 +107,8 @@ def _supply(program: Program, *, home: "Home", here: bool, look_up: bool) -> Sup
         return Supply(beside=tuple(went_with(own)))
     uses = program.uses
     asked = _asked(program.environment, home)
+    if asked.origin != "added":
+        program = replace(program, image=base_of_runtime(program.environment.get("runtime")))
     why_not = refusal(program.values, uses.modules, is_installed=lambda name: _is_there(name, asked, own))
     if why_not is None and uses.python_2 is not None:
         why_not = (
@@ -121,6 +125,7 @@ def _supply(program: Program, *, home: "Home", here: bool, look_up: bool) -> Sup
     missing = missing_in(runtime, program.in_images, own)
     names = ", ".join(missing)
     kept = as_in_image(uses, own) if runtime.minor == OLD_PYTHON else []
+    kept += [line for line in _of_base(program) if line not in missing]
     if not missing:
         beside = (*overrides, *kept, *went_with([*own, *kept]))
         return Supply(python, (), beside, (), place.notes, is_settled=place.is_settled)
@@ -232,12 +237,26 @@ def _of_old(program: Program, asked: "Runtime", pins: list[str], home: "Home") -
 
 
 def _of_base(program: Program) -> list[str]:
-    """The releases that are in the Dockerfile's image, and that the code gets from there."""
-    from stoker.packaging.requirements import name_of  # noqa: PLC0415 - as above
+    """The releases in its image that the code gets from there: what it declares loosely was met, and kept."""
+    from stoker.packaging.requirements import normal_name  # noqa: PLC0415 - as above
+    from stoker.packaging.resolver import parse  # noqa: PLC0415
 
-    declared = {name_of(line) for line in program.requirements}
+    parsed = {normal_name(found.name): found for line in program.requirements if (found := parse(line)) is not None}
     wanted = program.in_images.values()
-    return [line for line in program.base.libraries.values() if line in wanted and name_of(line) not in declared]
+    return [line for line in program.base.libraries.values() if line in wanted and _is_loose(line, parsed)]
+
+
+def _is_loose(line: str, declared: "Mapping[str, Requirement]") -> bool:
+    """Whether the release of a line `name==1.2.*` is one that the declaration, if any, allows and does not name."""
+    name, _, version = line.partition("==")
+    if name == "tensorflow" and declared.keys() & {"tensorflow-cpu", "tensorflow-gpu", "tf-nightly"}:
+        return False
+    found = declared.get(name)
+    if found is None:
+        return True
+    newest = version.replace("*", "99")
+    is_bound = any(clause.operator in ("==", "~=", "<", "<=") for clause in found.specifier)
+    return not found.url and not is_bound and found.specifier.contains(newest)
 
 
 def _of_image(program: Program, asked: "Runtime", home: "Home") -> _Place | None:
@@ -270,7 +289,7 @@ def _loosely(runtime: "Runtime", own: Sequence[str], notes: tuple[str, ...]) -> 
     pins = compiled_pins(own)
     lacking = [pin for pin in pins if not _has(runtime, [pin])]
     instead = [line for pin in lacking if (line := loosened(pin)) is not None]
-    if len(instead) < len(lacking) or not _has(runtime, instead):
+    if not lacking or len(instead) < len(lacking) or not _has(runtime, instead):
         return _Place(runtime, notes, is_settled=False)
     text = f"{', '.join(lacking)}: not built for any Python here; the job runs on {runtime} with {', '.join(instead)}."
     return _Place(runtime, (*notes, text), (*instead, *at_least(own)))

@@ -52,7 +52,11 @@ class DeterminedCallback(StokerCallback):
             super().read_weights(path)
 
     def on_train_begin(self, logs: Any = None) -> None:
+        is_built = self.model.built
+        # A model that is built by its first batch gets its weights then, from TensorFlow's own format.
+        self.model.built = is_built or IS_KERAS_2
         super().on_train_begin(logs)
+        self.model.built = is_built
         latest = checkpoint_name(self._link.context.latest_checkpoint)
         if self._checkpoint and self._checkpoint != latest and self.core_context is not None:
             with self.core_context.checkpoint.restore_path(self._checkpoint) as path:

@@ -14,11 +14,16 @@ InputData = Any  # a pair of arrays, a tf.data.Dataset, a keras Sequence
 class TFKerasTrialContext:
     """What a trial's methods ask. Wrapping changes nothing here: processes of one model are TensorFlow's strategy's."""
 
-    def __init__(self) -> None:
+    def __init__(self, hparams: dict[str, Any] | None = None) -> None:
         self._run = run_context()
+        self._hparams = {**(hparams or {}), **self._run.hparams}
         self.experimental = self  # cache_train_dataset and its kin were below this name
         self.fit_settings: dict[str, Any] = {}
         self.stop_requested = False
+
+    @property
+    def is_chief(self) -> bool:
+        return self._run.rank == 0
 
     @property
     def distributed(self) -> Any:
@@ -27,12 +32,12 @@ class TFKerasTrialContext:
         return DummyDistributedContext()
 
     def get_hparam(self, name: str) -> Any:
-        if name not in self._run.hparams:
-            raise UsageError(f"No hyperparameter {name!r}. There are: {', '.join(self._run.hparams) or '(none)'}.")
-        return self._run.hparams[name]
+        if name not in self._hparams:
+            raise UsageError(f"No hyperparameter {name!r}. There are: {', '.join(self._hparams) or '(none)'}.")
+        return self._hparams[name]
 
     def get_hparams(self) -> dict[str, Any]:
-        return self._run.hparams
+        return self._hparams
 
     def get_data_config(self) -> dict[str, Any]:
         return {name: value for name, value in self._run.config_data.items() if name != "stoker"}
@@ -44,7 +49,7 @@ class TFKerasTrialContext:
         return int(self.get_hparam("global_batch_size"))
 
     def get_per_slot_batch_size(self) -> int:
-        return self.get_global_batch_size() // max(self._run.world_size, 1)
+        return self.get_global_batch_size()  # one process trains, however many there are
 
     def get_trial_seed(self) -> int:
         return int(self._run.seed)
@@ -101,23 +106,57 @@ class TFKerasTrial:
         return []
 
 
-def train_keras(cls: type[Any], settings: dict[str, Any]) -> None:
+def train_keras(cls: type[Any], settings: dict[str, Any], hparams: dict[str, Any]) -> None:
     """Fit a TFKerasTrial for the file's max_length; the callback goes on from the latest checkpoint by itself."""
-    context = TFKerasTrialContext()
+    context = TFKerasTrialContext(hparams)
+    if not context.is_chief:
+        return  # Horovod is not here: the first process trains with the global batch size, which comes to the same
     trial = cls(context)
     model = trial.build_model()
     training = _fit_arguments(trial.build_training_data_loader(), context)
     validation = trial.build_validation_data_loader()
-    length = settings.get("max_length") or {"epochs": 1}
-    if "epochs" in length:
-        epochs = int(length["epochs"])
-    else:  # an epoch is then what lies between two validations
-        batches = int(length.get("batches") or max(int(length["records"]) // context.get_global_batch_size(), 1))
-        period = int((settings.get("validation_period") or {}).get("batches", 0)) or batches
-        epochs, steps = -(-batches // period), min(period, batches)
-        training = _repeated(training, steps=steps)
+    fitting = _how_long(training, settings, context)
     callbacks = [*trial.keras_callbacks(), _StopWhenAsked(context), DeterminedCallback(None)]
-    model.fit(**training, **context.fit_settings, validation_data=validation, epochs=epochs, callbacks=callbacks)
+    model.fit(**{**fitting, **context.fit_settings}, validation_data=validation, callbacks=callbacks)
+
+
+def _how_long(training: dict[str, Any], settings: dict[str, Any], context: TFKerasTrialContext) -> dict[str, Any]:
+    """What `fit` is given: the data, epochs, their steps, and which of them end with a validation."""
+    length = settings.get("max_length") or {"epochs": 1}
+    period = settings.get("validation_period") or {}
+    if settings.get("test_mode"):
+        return {**_repeated(training, steps=1), "epochs": 1, "validation_steps": 1}
+    if "epochs" not in length:  # an epoch is then what lies between two validations
+        batches = _batches(length, context)
+        steps = min(_batches(period, context) or batches, batches)
+        return {**_repeated(training, steps=steps), "epochs": -(-batches // steps)}
+    epochs, every = int(length["epochs"]), int(period.get("epochs") or 1)
+    found: dict[str, Any] = {"epochs": epochs}
+    if every > 1:
+        found["validation_freq"] = sorted({*range(every, epochs, every), epochs})
+    is_endless = _is_endless(training["x"])
+    return {**(_repeated(training, steps=_epoch_length(context)) if is_endless else training), **found}
+
+
+def _batches(length: dict[str, Any], context: TFKerasTrialContext) -> int:
+    if "records" in length:
+        return max(int(length["records"]) // context.get_global_batch_size(), 1)
+    return int(length.get("batches") or 0)
+
+
+def _is_endless(data: Any) -> bool:
+    """A tf.data.Dataset that repeats: then the file says how long an epoch is, as it did."""
+    return hasattr(data, "cardinality") and int(data.cardinality()) == -1
+
+
+def _epoch_length(context: TFKerasTrialContext) -> int:
+    records = context.get_experiment_config().get("records_per_epoch")
+    if not records:
+        raise UsageError(
+            "The training data repeats without end, and max_length is in epochs: how long is one? Say so with"
+            " records_per_epoch, or give max_length in batches."
+        )
+    return _batches({"records": records}, context)
 
 
 class _StopWhenAsked(Callback):  # type: ignore[misc]
@@ -144,7 +183,7 @@ def _repeated(training: dict[str, Any], *, steps: int) -> dict[str, Any]:
     """An epoch of so many batches, whatever the data's own length: it goes on where the epoch before has ended."""
     data = training["x"]
     if hasattr(data, "repeat") and hasattr(data, "element_spec"):
-        return {"x": data.repeat(), "steps_per_epoch": steps}
+        return {"x": data if _is_endless(data) else data.repeat(), "steps_per_epoch": steps}
     if "batch_size" not in training:
         return {"x": _over_and_over(data, steps)} if hasattr(data, "__getitem__") else {"x": data}
     import tensorflow as tf  # noqa: PLC0415 - takes seconds

@@ -34,7 +34,7 @@ def train_class(
     elif any(base.__name__ == "TFKerasTrial" for base in cls.__mro__):
         from stoker.compat.determined.keras_trial import train_keras  # noqa: PLC0415 - TensorFlow
 
-        train_keras(cls, settings)
+        train_keras(cls, settings, dict(hparams or {}))
     else:
         raise UsageError(
             f"{cls.__module__}:{cls.__name__} is neither a PyTorchTrial nor a TFKerasTrial: those can be an entrypoint."

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from stoker.compat.images import IN_IMAGES, OLD_PYTHON, in_images, is_of_old, python_2
+from stoker.compat.images import IN_IMAGES, OF_RUNTIME_1, OLD_PYTHON, in_images, is_of_old, python_2
 from stoker.compat.migrate.directory import Directory, Use
 from stoker.compat.migrate.findings import Finding, Verdict
 from stoker.compat.migrate.imports import unprovided
@@ -10,6 +10,7 @@ from stoker.compat.supply import Program, Supply, supply_for
 from stoker.errors import StokerError
 from stoker.home import Home
 from stoker.packaging.project import read_project
+from stoker.packaging.requirements import name_of
 from stoker.packaging.runtimes import choose, list_runtimes
 from stoker.packaging.tree import source_of_directory, walk
 from stoker.schema.dialects.reading import Values, overlay
@@ -75,16 +76,17 @@ _ADD = "it is imported, and neither required nor in the runtime or the platforms
 
 
 def _of_libraries(directory: Directory, supply: Supply, refused: set[str]) -> list[Finding]:
-    modules = {requirement: module for module, requirement in IN_IMAGES.items()}
+    modules = {name_of(requirement): module for module, requirement in IN_IMAGES.items()}
     found = []
     for verdict, lines, detail in (
         (Verdict.NOTE, supply.libraries, "it is imported and not declared: {} is in the job's requirements"),
         (Verdict.NEEDS, supply.lacking, "it is imported, not declared, and {} is not to be had here"),
     ):
         for line in lines:
-            module = modules.get(line, line)
+            module = modules.get(name_of(line), line)
             use = directory.first_use(module)
-            if module.split(".")[0] not in refused and line in modules:  # else it is told with the old Python
+            is_told = line in OF_RUNTIME_1.values()  # with the old Python
+            if module.split(".")[0] not in refused and not is_told:
                 found.append(Finding(verdict, module, detail.format(line), use.where if use else ""))
     return found
 
