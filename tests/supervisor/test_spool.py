@@ -31,6 +31,19 @@ def test_events_are_numbered_without_gaps_and_lines_counted(path: Path) -> None:
     assert [event.get("line") for event in events] == [None, 1, 3]
 
 
+def test_nothing_comes_after_the_end_however_late_another_thread_writes(path: Path) -> None:
+    """As a preparation that was given up, which speaks as soon as the last event is written."""
+    spool = Spool(path)
+    late = [a_log("still preparing", 4)]
+    spool.grew = lambda: spool.append([late.pop()]) if late else None
+
+    spool.end(phase="package")
+    spool.close()
+
+    assert [json.loads(line)["type"] for line in path.read_text().splitlines()] == ["exited"]
+    assert recover(path).has_ended
+
+
 def test_spooled_lines_are_what_the_server_takes(path: Path) -> None:
     spool = Spool(path)
     spool.add("phase", phase="user code")

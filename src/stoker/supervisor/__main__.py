@@ -92,7 +92,10 @@ def supervise(run_dir: Path, *, home: Home, node: int = 0, lifeline: int | None 
         spool.end(
             phase=supervision.phase, message=f"The supervisor failed: {error!r}.", traceback=traceback.format_exc()
         )
-    return server.finish(is_told=lambda: supervision.is_told_to_leave)
+    code = server.finish(is_told=lambda: supervision.is_told_to_leave)
+    if code == 0 and supervision.inputs.artifacts is not None:
+        supervision.inputs.artifacts.finish(is_told=lambda: supervision.is_told_to_leave or supervision.stop.at_once)
+    return code
 
 
 def _end_with(lifeline: int, stop: StopRequest) -> None:
@@ -118,7 +121,7 @@ def drain(run_dir: Path, *, home: Home, node: int = 0) -> int:
             if plan.artifacts is not None:
                 from stoker.supervisor.artifacts import Artifacts  # noqa: PLC0415 -- few runs need it
 
-                inputs.keep = Artifacts(plan, run_dir, home=home).keep
+                inputs.artifacts = Artifacts(plan, run_dir, home=home, say=inputs.say)
             inputs.open(plan.on_node(node), plan=plan)
             inputs.finish()
         return _Server(plan, home=home, spool=spool, node=node).finish()
@@ -175,4 +178,7 @@ class _Server:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # the interpreter's own end would wait for threads of a copy that a store holds up

@@ -1,9 +1,10 @@
 """All that a node's replicas write, read into the spool: output, reports, hypertune files, TensorBoard's at last."""
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stoker.supervisor.hypertune import HypertuneTail, metric_source
 from stoker.supervisor.plan import Plan, Replica
@@ -13,9 +14,11 @@ from stoker.supervisor.spool import Entry, Spool
 from stoker.supervisor.tail import OutputTail, output_source
 
 if TYPE_CHECKING:
+    from stoker.supervisor.artifacts import Artifacts, Copy
     from stoker.supervisor.eventfiles import EventFileTail
 
 _BLOCKS = 4  # of one stream, before the others have their turn
+_COPY_S = 0.1  # how often it is asked, while a copy is waited for, whether to go on
 
 
 class Inputs:
@@ -30,7 +33,11 @@ class Inputs:
         self._event_files: EventFileTail | None = None
         self._metric: str | None = None  # what a search looks for, while nobody has reported it
         self.have_more = False
-        self.keep: Callable[[dict[str, Any]], dict[str, Any]] | None = None  # is given each checkpoint and model
+        self._waiting: deque[Entry] = deque()  # reports, in their order, behind one whose copy is not whole
+        self._copy: Copy | None = None
+        self._copied: list[Copy] = []  # in entries that are not in the spool yet
+        self.artifacts: Artifacts | None = None  # keeps each checkpoint and model
+        self.is_hurried: Callable[[], bool] = lambda: False  # whether no copy is to be waited for at the end
         self.on_bytes: Callable[[str, str, bytes], None] | None = None  # replica, stream, every byte as it comes
 
     def open(self, replicas: Iterable[Replica], *, plan: Plan | None = None) -> None:
@@ -80,26 +87,49 @@ class Inputs:
                 if not tail.has_more:
                     break
             self.have_more |= tail.has_more
-        entries += self._kept(self._reports.read())
-        self.have_more |= self._reports.has_more
+        if not self._waiting:  # else they wait in their file, which takes no memory
+            self._waiting.extend(self._reports.read())
+        entries += self._told_reports()
+        self.have_more |= self._reports.has_more and not self._waiting
         for metrics in self._hypertune:
             entries += metrics.read()
         entries += self._from_event_files(entries)
-        if entries:
-            self._spool.append(entries)
+        self._append(entries)
         return bool(entries)
 
-    def _kept(self, entries: Iterable[Entry]) -> list[Entry]:
-        if self.keep is None:
-            return list(entries)
-        return [
-            Entry(self.keep(entry.event), entry.position) if entry.event["type"] in ("checkpoint", "model") else entry
-            for entry in entries
-        ]
+    def _told_reports(self) -> list[Entry]:
+        """Those that can be told: none before one that came earlier, and a checkpoint when its copy is whole."""
+        found = []
+        while self._waiting:
+            entry = self._waiting[0]
+            if self.artifacts is not None and entry.event["type"] in ("checkpoint", "model"):
+                self._copy = copy = self._copy or self.artifacts.keep(entry.event)
+                if not copy.is_done:
+                    break
+                self._copy = None
+                self._copied.append(copy)
+                entry = Entry(copy.event, entry.position)
+            found.append(entry)
+            self._waiting.popleft()
+        return found
+
+    def _append(self, entries: list[Entry]) -> None:
+        if entries:
+            self._spool.append(entries)
+        for copy in self._copied:
+            assert self.artifacts is not None
+            self.artifacts.told(copy, seq=self._spool.seq)
+        self._copied = []
+
+    def _wait_for_copy(self) -> None:
+        while self._copy is not None and not self._copy.wait(_COPY_S):
+            if self.is_hurried():
+                text = f"{self._copy.path} is not kept at {self._copy.url}: the run had to end before it was there."
+                self._copy.finish(supervisor_log(text, level="WARNING"))
 
     def _from_event_files(self, others: list[Entry], *, at_once: bool = False) -> list[Entry]:
         """The metric, as long as it came in no other way: code that reports it often writes the same to TensorBoard."""
-        if self._event_files is None:
+        if self._event_files is None or self._waiting:  # it may be among those that wait
             return []
         if any(entry.event["type"] == "metric" and self._metric in entry.event["values"] for entry in others):
             self._event_files = None
@@ -107,14 +137,16 @@ class Inputs:
         return self._event_files.read(at_once=at_once)
 
     def finish(self) -> None:
-        """The rest, when nobody writes any more."""
-        while self.read() or self.have_more:
-            pass
+        """The rest, when nobody writes any more; and all copies are whole."""
+        while self.read() or self.have_more or self._waiting:
+            self._wait_for_copy()
         entries = [entry for tail in self._outputs if (entry := tail.finish()) is not None]
-        entries += self._kept(self._reports.finish())
+        self._waiting.extend(self._reports.finish())
+        while self._waiting:
+            entries += self._told_reports()
+            self._wait_for_copy()
         entries += self._from_event_files(entries, at_once=True)
-        if entries:
-            self._spool.append(entries)
+        self._append(entries)
         for tail in self._outputs:
             tail.close()
         self._reports.close()

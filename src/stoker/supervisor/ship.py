@@ -19,7 +19,7 @@ from stoker.connection import API, Connection
 from stoker.errors import NotFoundError, ServerError, StokerError, UsageError
 from stoker.home import ServerAddress
 from stoker.supervisor.reports import supervisor_log
-from stoker.supervisor.spool import seq_of, without_positions
+from stoker.supervisor.spool import acked_before, seq_of, without_positions
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Shipper(threading.Thread):
         self._spool = os.open(spool, os.O_RDONLY)
         self._ack_file = spool.with_suffix(".ack")
         # The note is a hint, so the last event is sent in any case: the answer says what the server really has.
-        self._offset = self._find(_acked_before(self._ack_file) + 1, or_last=True)
+        self._offset = self._find(acked_before(self._ack_file) + 1, or_last=True)
         self._most_lines: int | None = None  # of a batch, while looking for an event that the server refuses
         self._gap_s, self._last_sent = _FIRST_GAP_S, 0.0
         self._grown, self._closing = threading.Event(), threading.Event()
@@ -244,13 +244,6 @@ def _stand_in(line: bytes, error: UsageError) -> bytes:
     text = f"An event of type {found.get('type')} was refused by the server and is left out: {error}"
     event = {"seq": found["seq"], **supervisor_log(text, level="ERROR"), "line": max(1, found["read"][3])}
     return json.dumps(event).encode()
-
-
-def _acked_before(path: Path) -> int:
-    try:
-        return int(path.read_text())
-    except (OSError, ValueError):
-        return 0
 
 
 def _write_ack(path: Path, seq: int) -> None:

@@ -79,23 +79,28 @@ class Spool:
         self._has_ended = self.recovered.has_ended
         self._lock = threading.Lock()
 
-    def append(self, entries: Sequence[Entry]) -> None:
-        """Number these and write them. They are in the file when this returns."""
+    def append(self, entries: Sequence[Entry], *, is_end: bool = False) -> None:
+        """Number these and write them. They are in the file when this returns; nothing comes after an end."""
         with self._lock:
             if self._has_ended:
                 return  # a preparation that was given up still talks
             lines = [self._line(entry) for entry in entries]
             self._write("".join(lines).encode())
+            self._has_ended = is_end
         self.grew()
 
     def add(self, kind: str, **fields: Any) -> None:
         """One event that is not read from a file."""
-        self.append([Entry({"time": time.time(), "type": kind, **fields})])
+        self.append([_now(kind, fields)])
 
     def end(self, **fields: Any) -> None:
         """The last event: how the run ended. What comes after it is dropped."""
-        self.add("exited", **fields)
-        self._has_ended = True
+        self.append([_now("exited", fields)], is_end=True)
+
+    @property
+    def seq(self) -> int:
+        """The number of the last event."""
+        return self._seq
 
     def close(self) -> None:
         os.close(self._file)
@@ -120,6 +125,10 @@ class Spool:
                     raise
                 time.sleep(_DISK_FULL_RETRY_S)  # user code's output waits in its own files meanwhile
         self._size_bytes = end
+
+
+def _now(kind: str, fields: dict[str, Any]) -> Entry:
+    return Entry({"time": time.time(), "type": kind, **fields})
 
 
 def recover(path: Path) -> Recovered:
@@ -149,3 +158,11 @@ def without_positions(lines: Iterable[bytes]) -> list[bytes]:
 def seq_of(line: bytes) -> int:
     """The number of a line's event, without reading the rest of it."""
     return int(line[7 : line.index(b",")])
+
+
+def acked_before(path: Path) -> int:
+    """The number of the last event that the server has, as far as spool.ack tells."""
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return 0

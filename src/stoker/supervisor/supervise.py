@@ -98,7 +98,8 @@ class Supervision:
         if plan.artifacts is not None:
             from stoker.supervisor.artifacts import Artifacts  # noqa: PLC0415 -- few runs need it
 
-            self.inputs.keep = Artifacts(plan, run_dir, home=home).keep
+            self.inputs.artifacts = Artifacts(plan, run_dir, home=home, say=self.inputs.say)
+            self.inputs.is_hurried = lambda: self.stop.at_once
         self.say: Callable[[str], None] = lambda text: None  # hears what stoker itself has to say
         self.on_slow: Callable[[], None] = lambda: None  # called when user code runs, or when that takes a while
         self.error: StokerError | None = None  # what kept user code from starting
@@ -115,7 +116,7 @@ class Supervision:
         self._doorway: Doorway | None = None
         self._usage: Usage | None = None
         self._look_at = self._there_at = 0.0
-        self._is_signalled = False
+        self._is_signalled = self._has_ended = False
 
     def run(self) -> Exit:
         """Blocks until everything that was started has ended.
@@ -151,7 +152,9 @@ class Supervision:
         self.stop.close()
 
     def hear_signal(self) -> None:
-        """Asked to end by a signal; in the main thread."""
+        """Asked to end by a signal; in the main thread. Once user code has ended, the second goes before copies."""
+        if self._has_ended and self._is_signalled:
+            self.stop.ask_at_once()
         self.stop.ask("preempt")
         self._is_signalled = True
 
@@ -322,6 +325,7 @@ class Supervision:
         while self._replicas.running:  # on the way out of an error: they are dead, but not yet waited for
             self._is_lost |= any(end.is_lost for end in self._replicas.reap())
             time.sleep(_BUSY_POLL_S)
+        self._has_ended = True
         self.inputs.finish()
 
     def _exit(self) -> Exit:
