@@ -1,6 +1,7 @@
 """`gsutil` and `gcloud storage` do with folders and patterns what scripts expect of them."""
 
 import io
+import subprocess
 import sys
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import pytest
 
 from stoker.cli.gcloud_shim import call
 from stoker.errors import NotFoundError, UsageError
+from stoker.home import Home
+from stoker.packaging.environment import prepare
 
 Captured = pytest.CaptureFixture[str]
 
@@ -108,3 +111,20 @@ def test_what_only_a_cloud_needs_is_nothing_to_do(line: str) -> None:
 def test_what_has_no_meaning_is_refused(line: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         call(line.split())
+
+
+@pytest.mark.slow
+def test_code_in_a_job_finds_a_gsutil(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "code").mkdir()
+    (folder / "code" / "json.py").write_text("raise SystemExit('gsutil took a module of the job')\n")
+    home = Home(tmp_path / "home").make()
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    prepared = prepare({}, home=home)
+    # As a job has it: its own path, and not a word of stoker's home.
+    environment = {**prepared.variables, "PYTHONPATH": str(folder / "code")}
+    words = ["sh", "-c", "gsutil cp data/train.csv gs://bkt/x/ && gcloud storage cat gs://bkt/x/train.csv"]
+
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120)
+
+    assert (done.returncode, done.stdout) == (0, "data/train.csv\n"), done.stderr
+    assert (home.root / "buckets" / "bkt" / "x" / "train.csv").is_file()

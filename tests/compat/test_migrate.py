@@ -238,3 +238,37 @@ def test_experiment_files_that_are_not_shipped_are_found_and_the_code_where_it_l
     found = assess(tmp_path, home=Home(tmp_path / "home"), look_up=False)
 
     assert found.commands == ("stoker experiment create configs/grid.yaml .",)
+
+
+def test_a_project_below_is_found_and_its_own_files_alone_count(look: Look) -> None:
+    submit = "gcloud ml-engine jobs submit training j --module-name=trainer.task --package-path=$PWD/model/trainer\n"
+    other = "gcloud ml-engine jobs submit training j --module-name=tuned.task --package-path=tuned --config=hp.yaml\n"
+    code = {"model/setup.py": "", "model/trainer/task.py": "import json", "other/tuned/task.py": "import json"}
+    scripts = {"train.sh": submit, "other/train.sh": other, "other/hp.yaml": TUNING, "other/setup.py": ""}
+    found = look({**code, **scripts, "model/setup.py": "from setuptools import setup\nsetup(name='trainer')\n"})
+
+    assert found.can_run
+    assert (found.values["module"], found.folder) == ("trainer.task", "model")
+    assert "search" not in found.values
+    assert found.commands == ("stoker jobs submit training NAME --config model/stoker.yaml",)
+
+
+def test_a_module_that_is_nowhere_cannot_run(look: Look) -> None:
+    found = look({"trainer/train.py": "import json", "run.sh": SUBMIT})
+
+    assert verdicts(found, "trainer.task") == [Verdict.CANNOT]
+
+
+def test_a_models_settings_are_no_experiment(look: Look) -> None:
+    settings = "scaleTier: CUSTOM\nhyperparameters: {goal: MINIMIZE, params: []}\n"
+    found = look({"trainer/task.py": "import json", "run.sh": SUBMIT, "inputs.yaml": settings})
+
+    assert found.platform is Platform.AI_PLATFORM
+
+
+def test_a_setup_py_of_python_2_is_a_finding(look: Look) -> None:
+    found = look({"trainer/task.py": "import json", "setup.py": "print 'installing'\n", "run.sh": SUBMIT})
+
+    (detail,) = [finding.detail for finding in found.findings if finding.what == "project"]
+    assert "setup.py, line 1" in detail
+    assert "This is Python 2" in detail

@@ -12,6 +12,7 @@ import stoker
 from stoker.cli.old_times import with_old_times
 from stoker.cli.shipment import look_at
 from stoker.compat import supply
+from stoker.compat.bases import base_of
 from stoker.compat.images import as_in_image, uses_of, went_with
 from stoker.compat.migrate.assess import assess
 from stoker.compat.migrate.findings import Platform, Verdict
@@ -240,3 +241,95 @@ def test_old_code_keeps_the_releases_of_its_image_where_it_allows_them() -> None
 
     assert as_in_image(old, declared) == ["scikit-learn==0.20.4", "xgboost==0.90"]
     assert as_in_image(new, declared) == []
+
+
+def found_of(minor: int) -> Runtime:
+    """A Python of another version, as far as choosing goes."""
+    own = default_runtime()
+    return Runtime(f"python3.{minor}", own.python, replace(own.interpreter, version=f"3.{minor}.1"), "found")
+
+
+@pytest.mark.parametrize(
+    ("base", "source", "own", "python"),
+    [
+        ("python:3.8-slim", b"import json", (), "3.8"),
+        ("docker.io/library/python:3.9.7", b"import json", ("six==1.16",), "3.9"),
+        ("python:3.8-slim", b"import torch", (), None),  # the default has it, and it is gigabytes
+        ("python:3.8-slim", b"import torch", ("torch==1.8.1",), "3.8"),
+        ("python:3", b"import json", (), None),
+        ("nvidia/cuda:11.2.0-runtime", b"import json", (), None),
+    ],
+)
+def test_a_dockerfiles_python_is_taken_where_nothing_else_names_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base: str, source: bytes, own: tuple[str, ...], python: str | None
+) -> None:
+    known = [default_runtime(), found_of(9), found_of(8), found_of(7)]
+    monkeypatch.setattr(runtimes, "_runtimes", lambda home, hint="": iter(known))
+    monkeypatch.setattr(supply, "_has", lambda runtime, pins: True)
+    values: dict[str, Any] = {"command": ["python", "t.py"], "data": {"stoker": {"container": True, "base": base}}}
+
+    def python_of(**environment: str) -> str | None:
+        program = supply.Program({"t.py": source}, own, {**values, "environment": environment})
+        return supply.supply_for(program, home=Home(tmp_path).make()).python
+
+    assert python_of() == python
+    assert python_of(python=default_runtime().minor) is None
+
+
+@pytest.mark.parametrize(
+    ("image", "libraries"),
+    [
+        ("tensorflow/tensorflow:2.4.1-gpu", {"tensorflow": "tensorflow==2.4.1"}),
+        ("tensorflow/tensorflow:latest-py3", {}),
+        ("gcr.io/deeplearning-platform-release/tf2-cpu.2-1", {"tensorflow": "tensorflow==2.1.*"}),
+        ("us-docker.pkg.dev/vertex-ai/training/scikit-learn-cpu.0-23:latest", {"sklearn": "scikit-learn==0.23.*"}),
+        ("gcr.io/cloud-aiplatform/training/xgboost-cpu.1-1", {"xgboost": "xgboost==1.1.*"}),
+        ("gcr.io/deeplearning-platform-release/pytorch-gpu.1-4", {}),
+    ],
+)
+def test_an_images_name_says_which_releases_are_in_it(image: str, libraries: dict[str, str]) -> None:
+    assert base_of(image).libraries == libraries
+
+
+@pytest.mark.parametrize(
+    ("own", "requirement"),
+    [
+        ((), "tensorflow==2.4.*"),
+        (("tensorflow",), "tensorflow==2.4.*"),
+        (("tensorflow>=2.1",), "tensorflow==2.4.*"),
+        (("tensorflow>=2.6",), None),
+        (("tensorflow==2.2.0",), None),
+        (("tensorflow-gpu",), "tensorflow==2.4.*"),
+        (("tensorflow-cpu",), None),
+    ],
+)
+def test_a_runtime_version_of_ai_platform_is_its_tensorflow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: tuple[str, ...], requirement: str | None
+) -> None:
+    monkeypatch.setattr(runtimes, "_runtimes", lambda home, hint="": iter([default_runtime(), found_of(8)]))
+    monkeypatch.setattr(supply, "_has", lambda runtime, pins: runtime.minor == "3.8" or "tensorflow==2.4.*" not in pins)
+    monkeypatch.setattr(supply, "_can_be_had", lambda *given, **options: True)
+    values = {"module": "t", "environment": {"runtime": "2.4"}}
+    program = supply.Program({"t.py": b"import tensorflow as tf\n"}, own, values)
+
+    found = supply.supply_for(program, home=Home(tmp_path).make())
+
+    assert found.python == ("3.8" if requirement else None)
+    assert ("tensorflow==2.4.*" in found.requirements) is (requirement is not None)
+
+
+def test_code_of_tensorflow_1_has_it_whatever_a_requirements_txt_pins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtimes, "_runtimes", lambda home, hint="": iter([default_runtime(), found_of(7)]))
+    monkeypatch.setattr(supply, "_has", lambda runtime, pins: True)
+    own = ("tensorflow==2.1.0", "tensorboard==2.1.0", "numpy==1.18.1", "six==1.14.0")
+    source = b"import tensorflow as tf\nsession = tf.Session()\ntf.compat.v1.logging.set_verbosity('INFO')\n"
+
+    found = supply.supply_for(supply.Program({"t.py": source}, own, {"module": "t"}), home=Home(tmp_path).make())
+
+    wanted = Wanted.of(Needs(requirements=(*own, *found.requirements)), Installed(default_runtime()))
+    assert found.python == "3.7"
+    assert set(wanted.requirements) >= {"tensorflow==1.15.5", "numpy==1.18.1", "six>=1.14.0"}
+    assert not any(line.startswith(("tensorboard", "tensorflow==2")) for line in wanted.requirements)
+    assert "tensorflow==2.1.0: the code calls what TensorFlow 1 alone has" in found.notes[1]

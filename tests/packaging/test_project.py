@@ -260,3 +260,16 @@ def test_determined_is_provided_and_not_installed(tmp_path: Path, home: Home) ->
     project = read_project(walk(source_of_directory(tmp_path)), home=home)
     assert project.requirements == ("six",)
     assert "determined==0.26.4 is not installed" in project.notes[0]
+
+
+def test_requirements_txt_that_contradicts_the_project_gives_way(tmp_path: Path, home: Home) -> None:
+    declared = "[options]\ninstall_requires =\n    scipy==1.1.0 # of its time\n    pandas>=0.24\n    six==1.12\n"
+    frozen = "scipy==1.2.0\npandas==0.25\nsix>=1.16\ntqdm==4.1\n"
+
+    project = read(tmp_path / "p", home, {"setup.cfg": declared, "requirements.txt": frozen})
+
+    assert project.requirements == ("scipy==1.1.0", "pandas>=0.24", "six==1.12", "pandas==0.25", "tqdm==4.1")
+    assert project.notes == (
+        "scipy==1.2.0 of a requirements.txt is left out: the project says scipy==1.1.0.",
+        "six>=1.16 of a requirements.txt is left out: the project says six==1.12.",
+    )

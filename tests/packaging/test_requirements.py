@@ -144,3 +144,17 @@ def test_what_other_tools_and_times_wrote_is_read(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_bytes(text.encode("utf-16"))
 
     assert read_requirements(tmp_path / "requirements.txt").lines == ["tensorflow>=1.15,<2", "numpy", "six"]
+
+
+@pytest.mark.parametrize(
+    ("line", "read"),
+    [
+        ("xgboost=0.72.1", "xgboost==0.72.1"),
+        ("numpy=1.21.2=py39h20f2e39_0", "numpy==1.21.2"),
+        ("six = 1.16  # as conda has it", "six==1.16"),
+        ("torch==1.8.1", "torch==1.8.1"),
+        ("six>=1,<=2", "six>=1,<=2"),
+    ],
+)
+def test_condas_pins_are_pins(tmp_path: Path, line: str, read: str) -> None:
+    assert lines(tmp_path, f"{line}\n") == [read]

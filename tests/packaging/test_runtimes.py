@@ -99,6 +99,12 @@ def test_pythons_of_old_runtime_versions_are_the_oldest_there_is(home: Home, kno
     assert choice.note.startswith("There is no runtime '1.13' here, nor a Python 3.5, which is too old for stoker;")
 
 
+def test_pythons_3_that_are_too_old_run_on_the_oldest_there_is(home: Home, known: list[Runtime]) -> None:
+    choice = choose(home, python="3.6")
+    assert choice.runtime.minor == "3.7"
+    assert choice.note == f"There is no Python 3.6 here, which is too old for stoker; using {choice.runtime}."
+
+
 def test_unknown_name_is_refused_with_the_nearest(home: Home, known: list[Runtime]) -> None:
     with pytest.raises(NotFoundError, match=r"No runtime 'tf2' here\. Did you mean tf1\?"):
         choose(home, runtime="tf2")

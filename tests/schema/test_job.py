@@ -25,6 +25,11 @@ def test_names_that_break_the_rule_are_refused_with_it(name: str) -> None:
         spec(name=name)
 
 
+@pytest.mark.parametrize("module", ["trainer.task", "gym-rl.task", "a"])
+def test_modules_that_python_can_run_are_taken(module: str) -> None:
+    assert spec(module=module).module == module
+
+
 @pytest.mark.parametrize("module", ["trainer/task.py", "trainer.task.", "", "a b", "-c"])
 def test_modules_are_dotted_words(module: str) -> None:
     with pytest.raises(ConfigError):

@@ -249,9 +249,9 @@ def _of_base(program: Program) -> list[str]:
 def _is_loose(line: str, declared: "Mapping[str, Requirement]") -> bool:
     """Whether the release of a line `name==1.2.*` is one that the declaration, if any, allows and does not name."""
     name, _, version = line.partition("==")
-    if name == "tensorflow" and declared.keys() & {"tensorflow-cpu", "tensorflow-gpu", "tf-nightly"}:
+    if name == "tensorflow" and declared.keys() & {"tensorflow-cpu", "tf-nightly"}:
         return False
-    found = declared.get(name)
+    found = declared.get(name) or declared.get(f"{name}-gpu")
     if found is None:
         return True
     newest = version.replace("*", "99")
