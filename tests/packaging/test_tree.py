@@ -148,10 +148,16 @@ def test_gitignore_above_does_not_count_when_it_ignores_the_package_itself(tmp_p
     assert shipped(tmp_path / "scratch/p") == {*TRAINER, "a.log"}
 
 
-def test_what_ships_is_what_git_would_add(tmp_path: Path) -> None:
-    rules = (
-        "*.log\n!important.log\n/build\ndoc/*.txt\ndoc/**/deep.txt\nfoo/\n**/cache\na?c\n[xy].py\n\\#odd\ntrail\\ \n"
-    )
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "*.log\n!important.log\n/build\ndoc/*.txt\ndoc/**/deep.txt\nfoo/\n**/cache\na?c\n[xy].py\n\\#odd\ntrail\\ \n",
+        "*\n!.gitignore\n!doc/\n!doc/a.txt\n!doc/s/\n!/sub/ \n!sub/build/\n!sub/build/y\n!x.py\n",
+        "*\n!*/\n!*.txt\ncache/\n",
+    ],
+    ids=["blacklist", "whitelist", "whitelist of kinds"],
+)
+def test_what_ships_is_what_git_would_add(tmp_path: Path, rules: str) -> None:
     names = (
         "a.log important.log sub/b.log build/x sub/build/y doc/a.txt doc/s/b.txt doc/s/deep.txt foo/z sub/foo/z"
         " cache/1 s/t/cache/2 abc abbc x.py z.py #odd plain"

@@ -25,6 +25,7 @@ _IGNORED_NAMES = frozenset(
     )
 )
 _IGNORED_SUFFIXES = (".pyc", ".pyo", ".egg-info")
+_FOLDER = re.compile(r"^(!?[^!#].*?)/\s*$")
 _INCLUDE = re.compile(r"#!include:(.+)")
 
 
@@ -35,11 +36,19 @@ class _Rules:
     family: int
     folder: str  # relative to the walk's root, "" for the root; for files above the root, see `above`
     above: str  # the way from the ignore file's folder down to the root, "" when it is not above
-    spec: "GitIgnoreSpec"
+    files: "GitIgnoreSpec"
+    folders: "GitIgnoreSpec"  # the same, for paths that are known to be folders
 
-    def verdict(self, path: str) -> bool | None:
+    @classmethod
+    def of(cls, lines: list[str], file: Path, *, family: int, folder: str = "", above: str = "") -> "_Rules":
+        # `!trainer/` after `*` brings the folder back, which pathspec sees only if both speak of a plain name.
+        named = [_FOLDER.sub(r"\1", line) for line in lines]
+        return cls(family, folder, above, _spec(lines, file), _spec(named, file))
+
+    def verdict(self, path: str, *, is_dir: bool) -> bool | None:
         below = path[len(self.folder) + 1 :] if self.folder else path
-        return self.spec.check_file(f"{self.above}/{below}" if self.above else below).include
+        spec = self.folders if is_dir else self.files
+        return spec.check_file(f"{self.above}/{below}" if self.above else below).include
 
 
 class Ignore:
@@ -55,17 +64,18 @@ class Ignore:
             file = self._root / folder / name
             lines = _read_lines(file)
             if lines is not None:
-                self._rules.append(_Rules(family, folder, "", _spec(lines, file)))
+                self._rules.append(_Rules.of(lines, file, family=family, folder=folder))
                 # Stable, so that a deeper folder's file stays after (and wins over) a shallower one's.
                 self._rules.sort(key=lambda rules: rules.family)
 
     def ignores(self, path: str, *, is_dir: bool) -> bool:
         """Whether an entry stays out. Ask about folders first: what is in an ignored one is not asked about."""
-        asked = f"{path}/" if is_dir else path
         for rules in reversed(self._rules):
             if rules.folder and not path.startswith(f"{rules.folder}/"):
                 continue
-            verdict = rules.verdict(asked)
+            verdict = rules.verdict(path, is_dir=is_dir)
+            if verdict is False and rules.family < len(FAMILIES) - 1:
+                break  # `!*/` brings back folders, and means neither .git nor a virtual environment
             if verdict is not None:
                 return verdict
         name = path.rpartition("/")[2]
@@ -84,9 +94,9 @@ def _rules_above(root: Path) -> list[_Rules]:
         file = folder / ".gitignore"
         lines = _read_lines(file)
         if lines is not None:
-            found.insert(0, _Rules(0, "", root.relative_to(folder).as_posix(), _spec(lines, file)))
+            found.insert(0, _Rules.of(lines, file, family=0, above=root.relative_to(folder).as_posix()))
         if (folder / ".git").exists():
-            ignored = any(rules.spec.check_file(f"{rules.above}/").include for rules in found)
+            ignored = any(rules.folders.check_file(rules.above).include for rules in found)
             return [] if ignored else found
     return []  # not in a repository
 
