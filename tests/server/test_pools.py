@@ -1,6 +1,7 @@
 """What of a cluster is a pool's, and who holds what of it."""
 
 import json
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,10 +17,12 @@ from stoker.schema.pool import RayPool
 from stoker.schema.record import Held
 from stoker.schema.state import RunState
 from stoker.server.pool_views import PoolViews
-from stoker.server.pools import usable
+from stoker.server.pools import Engines, Pools, usable
 from stoker.server.scheduler import Scheduler
+from stoker.server.settings import Settings, load_settings
 from stoker.server.store.base import NewJob, Store
 from tests.contracts.store import add, say
+from tests.processes import DEADLINE_S
 from tests.server.fakes import FakeClock, FakeEngine
 
 
@@ -40,6 +43,40 @@ def test_pool_with_custom_resources_counts_the_nodes_that_have_them() -> None:
     assert names(a100=2) == ["large"]
     assert names(a100=1, nvme=1) == ["large"]
     assert names(tpu=1) == []
+
+
+class LateCluster(RayEngine):
+    """Answers when it is allowed to."""
+
+    def __init__(self, home: Home, pool: RayPool) -> None:
+        super().__init__(home, "cluster", pool)
+        self.may_answer = threading.Event()
+
+    def nodes(self) -> tuple[ClusterNode, ...]:
+        assert self.may_answer.wait(DEADLINE_S)
+        return (a_node("n1"),)
+
+
+def test_new_job_waits_for_a_cluster_that_was_never_asked(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('[pools.cluster]\nengine = "ray"\naddress = "head:6379"\n')
+
+    def settings() -> Settings:
+        return load_settings(tmp_path / "config.toml", capacity=lambda: Share(cpus=1))
+
+    engines = Engines(Home(tmp_path), {})
+    pools = Pools(settings(), config=tmp_path / "config.toml", engines=engines, load=settings)
+    ray = settings().pools["cluster"].ray
+    assert ray is not None
+    late = engines._engines[pools["cluster"].engine_name] = LateCluster(Home(tmp_path), ray)
+    assert "has not answered yet" in pools["cluster"].trouble
+
+    pools.start(lambda: None)
+    threading.Timer(0.05, late.may_answer.set).start()
+    pools.await_answer("cluster")
+    pools.stop()
+
+    assert (pools["cluster"].trouble, pools["cluster"].capacity.cpus) == ("", 8)
+    pools.await_answer("no such pool")
 
 
 class CrowdedEngine(FakeEngine):

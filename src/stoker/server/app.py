@@ -106,7 +106,7 @@ def _routers(s: Server, pools: PoolViews, columns: TrialColumns) -> tuple[APIRou
         ViewRoutes(s.store, columns, lines, pools, topics, hub).router(),
         CodeRoutes(s.store, s.settings, s.home).router(),
         LogRoutes(s.store, s.live).router(),
-        JobRoutes(s.store, s.scheduler, s.live, s.settings, s.home, s.owner, s.now).router(),
+        JobRoutes(s.store, s.scheduler, s.clusters, s.live, s.settings, s.home, s.owner, s.now).router(),
         ModelRoutes(s.store, Registry(s.store, s.home, s.settings.models_url, s.now), s.now).router(),
         PredictionRoutes().router(),
         SearchRoutes(s.store, SearchViews(s.store)).router(),

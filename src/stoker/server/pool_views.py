@@ -27,6 +27,10 @@ _MOST_RUNS = 50_000  # recalled
 class Clusters(Protocol):
     """What is known of the machines of pools that have several."""
 
+    def await_answer(self, pool: str) -> None:
+        """Until it is known what this pool has."""
+        ...
+
     def nodes_of(self, pool: str) -> Sequence[ClusterNode]: ...
 
     def places(self, pool: str, handle: str) -> tuple[Held, ...]:
@@ -36,6 +40,9 @@ class Clusters(Protocol):
 
 class NoClusters:
     """Every pool is one machine."""
+
+    def await_answer(self, pool: str) -> None:
+        pass
 
     def nodes_of(self, pool: str) -> Sequence[ClusterNode]:
         return ()

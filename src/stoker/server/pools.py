@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 
 _CONFIG_S = 1.0  # how often config.toml is looked at
 _CLUSTER_S = 5.0  # how often a cluster is asked
+_PATIENCE_S = 45.0  # how long a new job waits for a cluster that was never asked: less than clients do
 _UNKNOWN = "Pool {!r}: its cluster has not answered yet; try again in a few seconds."
 
 
@@ -57,6 +58,7 @@ class Pools(Mapping[str, Pool]):
         self._changed: Callable[[], None] = lambda: None
         self._seen_anew: Callable[[], None] = lambda: None
         self._nodes: dict[str, tuple[ClusterNode, ...]] = {}
+        self._asked = threading.Condition()
         engines.take(self._pools)
         self._thread = threading.Thread(target=self._run, name="pools", daemon=True)
 
@@ -67,6 +69,11 @@ class Pools(Mapping[str, Pool]):
 
     def stop(self) -> None:
         self._ending.set()
+
+    def await_answer(self, pool: str) -> None:
+        """Until its cluster has been asked once, as far as it is one. It takes seconds, after a server's start."""
+        with self._asked:
+            self._asked.wait_for(lambda: pool not in self._pools or not _is_unasked(self._pools[pool]), _PATIENCE_S)
 
     def nodes_of(self, pool: str) -> tuple[ClusterNode, ...]:
         """Of a cluster that answered when it was last asked."""
@@ -94,7 +101,10 @@ class Pools(Mapping[str, Pool]):
             if rounds % (_CLUSTER_S // _CONFIG_S) == 0 or self._pools.keys() != before.keys():
                 for name, pool in list(self._pools.items()):
                     if pool.ray is not None:
-                        self._pools[name] = self._ask(pool)
+                        found = self._ask(pool)
+                        with self._asked:
+                            self._pools[name] = found
+                            self._asked.notify_all()
             if self._pools != before:
                 self._changed()
             if self._pools != before or self._nodes != nodes:
@@ -158,6 +168,10 @@ def _as_asked(pool: Pool, known: Pool) -> Pool:
 
 def _unasked(pool: Pool) -> Pool:
     return pool if pool.ray is None else pool.with_(trouble=_UNKNOWN.format(pool.name))
+
+
+def _is_unasked(pool: Pool) -> bool:
+    return pool.trouble == _UNKNOWN.format(pool.name)
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

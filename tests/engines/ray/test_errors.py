@@ -83,6 +83,20 @@ def test_wrong_token_is_told(home: Home, cluster: RayCluster, monkeypatch: pytes
     assert "RAY_AUTH_TOKEN" in told
 
 
+def test_token_is_found_where_ray_start_finds_it(
+    home: Home, cluster: RayCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text(cluster.variables["RAY_AUTH_TOKEN"])
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+
+    nodes = RayEngine(home, "cluster", RayPool(address=cluster.address, python=cluster.python)).nodes()
+
+    assert len(nodes) == 3
+
+
 @pytest.mark.parametrize(
     ("as_if", "version"),
     [

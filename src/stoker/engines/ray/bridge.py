@@ -124,12 +124,21 @@ def connect(home: Path, settings: Mapping[str, Any]) -> "Cluster":
     host, _, port = address.removeprefix("ray://").rpartition(":")
     # First, because Ray itself goes on trying for a minute.
     socket.create_connection((host, int(port)), timeout=_REACH_S).close()
+    if "RAY_AUTH_MODE" not in os.environ and _has_token():
+        # So does `ray start` itself, unasked; a cluster without tokens takes us in all the same.
+        os.environ["RAY_AUTH_MODE"] = "token"
     import ray  # noqa: PLC0415 -- seconds; and where it is missing, that is to be said over the socket
 
     from stoker.engines.ray.cluster import NAMESPACE, Cluster  # noqa: PLC0415
 
     ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.WARNING)
     return Cluster(home, settings=settings)
+
+
+def _has_token() -> bool:
+    """Whether there is a token where Ray looks for one."""
+    path = os.environ.get("RAY_AUTH_TOKEN_PATH") or os.path.expanduser("~/.ray/auth_token")
+    return "RAY_AUTH_TOKEN" in os.environ or os.path.isfile(path)
 
 
 def _in_words(error: Exception, address: str) -> str:

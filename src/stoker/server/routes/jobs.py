@@ -17,6 +17,7 @@ from stoker.schema.record import CheckpointRecord, DryRun, Job, JobList, JobSumm
 from stoker.schema.state import Intent, JobState, RunState
 from stoker.server.launch import build_launch
 from stoker.server.live import Live
+from stoker.server.pool_views import Clusters
 from stoker.server.routes.replies import reply, reply_many
 from stoker.server.scheduler import Scheduler
 from stoker.server.search import check_search, first_trial
@@ -74,6 +75,7 @@ class JobRoutes:
 
     store: Store
     scheduler: Scheduler
+    clusters: Clusters
     live: Live
     settings: Settings
     home: Home
@@ -101,6 +103,8 @@ class JobRoutes:
         The same spec again is the same job (200). `dry_run`: what would be started, and nothing is stored.
         """
         pool, note = choose_pool(spec.pool, self.scheduler.pools, default=self.settings.default_pool)
+        self.clusters.await_answer(pool.name)
+        pool = self.scheduler.pools.get(pool.name, pool)
         replicas = replicas_for(spec.resources, pool)
         need = total(replicas)
         if dry_run:
