@@ -3,7 +3,8 @@
 All servers are up at once and each is asked in turn by 16 clients on loopback (one process, raw sockets that are kept),
 the others paused, so a noisy minute hurts all alike. FastAPI is written as fast as it goes: an async function that
 calls the model with no checks and no thread. `mlflow` and `litserve` come from .venv-bench (`.venv-bench/bin/pip
-install mlflow litserve torch`) and are left out when they are not there.
+install mlflow litserve torch`) and are left out when they are not there. `echo` answers all with the same bytes and
+does nothing else: what clients and machine take. `steal` is the part of the time in which the host ran others.
 
 What was tried for `stoker serve`, and what it gave (two loaded cores, 16 clients, a model that only adds up; requests a
 second over FastAPI's): a raw ASGI app on uvicorn with httptools and uvloop 2.9, asyncio protocols on httptools 6.5.
@@ -62,6 +63,26 @@ async def answer(body: dict):
     return {"predictions": predict(body["instances"])}
 
 uvicorn.run(app, port=int(port), log_level="warning", access_log=False)
+"""
+
+ECHO = """
+import asyncio, gc, sys
+import uvloop
+
+ANSWER = b'HTTP/1.1 200 OK\\r\\ncontent-length: 20\\r\\n\\r\\n{"predictions": [1]}'
+
+class Echo(asyncio.Protocol):
+    def connection_made(self, transport):
+        self.transport = transport
+    def data_received(self, data):
+        self.transport.write(ANSWER)
+
+async def serve():
+    server = await asyncio.get_running_loop().create_server(Echo, "127.0.0.1", int(sys.argv[1]))
+    await server.serve_forever()
+
+gc.disable()
+uvloop.run(serve())
 """
 
 LITSERVE = """
@@ -204,6 +225,9 @@ def all_contenders(kind: str, model: Path, folder: Path, only: list[str] | None)
         options = ["--trust", f"--port={port}", f"--workers={workers}"]
         stoker = str(Path(sys.executable).with_name("stoker"))
         yield Contender(f"stoker_{workers}", [stoker, "serve", str(model.parent), *options], port)
+    if not only or "echo" in only:
+        port = free_port()
+        yield Contender("echo", [sys.executable, "-c", ECHO, str(port)], port)
     if (not only or "mlflow" in only) and has_peer("mlflow", kind):
         target = folder / f"{kind}-mlflow"
         command = [str(PEERS / "python"), "-c", MLFLOW, kind, str(model), str(target)]
@@ -281,11 +305,20 @@ def answers(contender: Contender) -> bool:
 def load(contender: Contender, pid: int, seconds: float) -> dict[str, float]:
     """The clients are a process of their own: they must not share a lock with what they measure."""
     command = [sys.executable, "-m", "bench.serve", "--load", str(contender.port), contender.path, str(seconds)]
-    before = cpu_s(descendants(pid))
+    before, stolen, start = cpu_s(descendants(pid)), stolen_s(), time.monotonic()
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, cwd=ROOT)
     found: dict[str, float] = json.loads(done.stdout)
     requests = found.pop("requests")
-    return {**found, "cpu_ms_per_request": (cpu_s(descendants(pid)) - before) * 1000 / requests}
+    return {
+        **found,
+        "cpu_ms_per_request": (cpu_s(descendants(pid)) - before) * 1000 / requests,
+        "steal": (stolen_s() - stolen) / (time.monotonic() - start) / (os.cpu_count() or 1),
+    }
+
+
+def stolen_s() -> float:
+    """Seconds that this machine's processors wanted to run and the host ran others."""
+    return int(Path("/proc/stat").read_text().split()[8]) / os.sysconf("SC_CLK_TCK")
 
 
 def descendants(pid: int) -> list[int]:
