@@ -15,6 +15,10 @@ from stoker.packaging.runtimes import Runtime
 
 # Before user code: what waits for TensorFlow to be imported, where gs:// paths are to be led elsewhere than to Google.
 _BUCKETS = "import os; 'STOKER_GS_FOLDERS' in os.environ and __import__('stoker_buckets')"
+# What waits for torch, where ranks of a Determined job may ask for NCCL without a GPU and without importing determined.
+_NCCL = "import os, sys; 'STOKER_NCCL' in os.environ and sys.version_info >= (3, 11) and __import__('determined')"
+# Of names that Python 2 had, where the job's own code calls them.
+_BUILTINS = "import os; 'STOKER_BUILTINS' in os.environ and __import__('stoker_old_builtins')"
 _MAIN = "import sys; from stoker.cli.main import main; sys.exit(main())"
 
 
@@ -24,7 +28,7 @@ def make_layer(folder: Path, runtime: Runtime, *, provided: Path) -> Path:
     # addsitedir, so that the runtime's own .pth files (editable installs, distutils) are obeyed as well. The plain
     # path comes last: a stoker or hypertune that is installed in the runtime or the layer wins.
     lines = [f"import site; site.addsitedir({site_dir!r})" for site_dir in runtime.interpreter.site_dirs]
-    (packages / "_stoker_runtime.pth").write_text("\n".join([*lines, str(provided), _BUCKETS, ""]))
+    (packages / "_stoker_runtime.pth").write_text("\n".join([*lines, str(provided), _BUCKETS, _NCCL, ""]))
     return folder / "bin" / "python"
 
 
@@ -45,11 +49,14 @@ def make_venv(folder: Path, runtime: Runtime) -> Path:
     return packages
 
 
-MENDS = 2  # raised when `mend` comes to do more: environments that were made before are then mended again
+MENDS = 3  # raised when `mend` comes to do more: environments that were made before are then mended again
 
 
 def mend(folder: Path, runtime: Runtime, installed: Sequence[str]) -> None:
-    """Make up for what is known to be wrong with what was installed."""
+    """Make up for what is known to be wrong with what was installed, and for what an older stoker left out."""
+    start = site_packages(folder, runtime) / "_stoker_runtime.pth"
+    if start.exists() and _BUILTINS not in (text := start.read_text()):
+        start.write_text(f"{text.rstrip()}\n{_BUILTINS}\n")
     if any(label.startswith("torchvision ") for label in installed):
         # PyPI has only builds for GPUs, which cannot be imported beside a torch for CPUs. Costs others nothing.
         file = site_packages(folder, runtime) / "_stoker_torchvision.pth"  # read after _stoker_runtime.pth
@@ -81,6 +88,7 @@ def provided_folder(home: Home) -> Path:
         "determined": own / "compat" / "names" / "determined",
         "determined_common": own / "compat" / "names" / "determined_common",
         "stoker_buckets": own / "gateway" / "provided" / "stoker_buckets",
+        "stoker_old_builtins.py": own / "packaging" / "provided" / "stoker_old_builtins.py",
         "stoker_old_imports.py": own / "packaging" / "provided" / "stoker_old_imports.py",
         "stoker_torchvision.py": own / "packaging" / "provided" / "stoker_torchvision.py",
     }

@@ -16,7 +16,7 @@ from stoker.home import Home
 if TYPE_CHECKING:
     from stoker.schema.job import EnvironmentSpec
 
-_FORMAT = 2  # of environments; raised when they are made differently
+_FORMAT = 3  # of environments; raised when they are made differently
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import runpy
 import sys
 
 from stoker.compat import names
+from stoker.compat.determined.gloo import stand_in_for_nccl
 
 USAGE = "usage: python -m stoker.compat.determined SCRIPT.py | -m MODULE | --trial MODULE:CLASS  [arguments]"
 
@@ -17,6 +18,7 @@ def main(words: list[str]) -> int:
         sys.stderr.write(USAGE + "\n")
         return 0 if words else 2
     _put_on_path()
+    stand_in_for_nccl()
     if words[0] == "--trial" and len(words) == 2:
         from stoker.compat.determined.legacy import train  # noqa: PLC0415 - torch
 

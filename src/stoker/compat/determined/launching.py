@@ -13,6 +13,7 @@ def run_on_slots(words: Sequence[str], *, variables: Mapping[str, str]) -> NoRet
     options, script = split(words)
     os.environ.update(variables)
     os.environ.setdefault("DET_CHIEF_IP", os.environ.get("MASTER_ADDR", "127.0.0.1"))
+    os.environ.setdefault("STOKER_NCCL", "gloo")  # also in scripts that never import determined
     if "RANK" in os.environ:
         become(script)
     info = get_cluster_info()

@@ -36,6 +36,7 @@ _LEGACY_TRIAL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 # Stoker starts the ranks itself, with torchrun's variables, so the launcher in front of the script has nothing to do.
 _LAUNCHER = re.compile(r"python3?\s+-m\s+determined\.launch\.torch_distributed\s+(?:(?:-\S+\s+)*--\s+)?(?=[^-\s])")
 
+_RANKS = re.compile(r"\bdetermined\.launch\.|\btorchrun\b|\btorch\.distributed\.(run|launch)\b")
 _PER_SLOT = re.compile(r"\bdetermined\.launch\.(torch_distributed|deepspeed|horovod|tensorflow)\b")
 
 # Meaningless where there are no containers, no Kubernetes, no Slurm; or dead in Determined itself.
@@ -106,7 +107,7 @@ def read(document: Mapping[str, Any], *, source: str) -> Reading:
         "command": list(_command(experiment)),
         "data": {**experiment.data, "stoker": _for_user_code(experiment, document)},
         "resources": _resources(experiment),
-        "environment": {"variables": _variables(experiment)},
+        "environment": {"variables": {**_of_ranks(experiment), **_variables(experiment)}},
         "restarts": {"max_restarts": _max_restarts(experiment)},
         "priority": _priority(experiment.resources.priority),
         "seed": experiment.reproducibility.experiment_seed or 0,
@@ -138,6 +139,13 @@ def _resources(experiment: Experiment) -> Values:
         return {"slots": slots, **more}
     words = experiment.entrypoint if isinstance(experiment.entrypoint, str) else " ".join(experiment.entrypoint)
     return {**({"slots": slots} if _PER_SLOT.search(words) else {"slots": 1, "cpus": float(slots)}), **more}
+
+
+def _of_ranks(experiment: Experiment) -> dict[str, str]:
+    """Ranks ask for NCCL, whatever there is: what to do without a GPU, for code that does not import determined."""
+    words = experiment.entrypoint if isinstance(experiment.entrypoint, str) else " ".join(experiment.entrypoint or ())
+    is_of_ranks = _legacy_trial(experiment) is None and (_RANKS.search(words) or _slots(experiment) > 1)
+    return {"STOKER_NCCL": "gloo"} if is_of_ranks else {}
 
 
 def _search(experiment: Experiment, *, source: str) -> SearchSpec | None:

@@ -1,0 +1,66 @@
+"""Ranks that Determined's launchers start, as jobs."""
+
+from pathlib import Path
+
+import pytest
+
+from stoker.home import Home
+from stoker.schema.dialects import determined
+from tests.e2e.command import stoker
+from tests.e2e.conftest import home
+
+__all__ = ["home"]  # a fixture, for the tests here
+
+# Nothing of it says determined.
+TRAIN = """
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("nccl")
+total = torch.ones(1) * (dist.get_rank() + 1)
+dist.all_reduce(total)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1), device_ids=[dist.get_rank()])
+if dist.get_rank() == 0:
+    print("backend", dist.get_backend(), "sum", total.item())
+dist.destroy_process_group()
+"""
+CONFIG = """
+entrypoint: python3 -m determined.launch.torch_distributed python3 train.py
+resources: {slots_per_trial: 2}
+searcher: {name: single, metric: loss}
+environment:
+  environment_variables: ["CUDA_VISIBLE_DEVICES="]
+max_restarts: 0
+"""
+
+
+@pytest.mark.slow
+def test_ranks_that_ask_for_nccl_have_gloo_where_there_is_no_gpu(tmp_path: Path, home: Home) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "train.py").write_text(TRAIN)
+    (code / "const.yaml").write_text(CONFIG)
+
+    ran = stoker("experiment", "create", "const.yaml", ".", "--follow-first-trial", cwd=code)
+
+    assert "backend gloo sum 3.0" in ran.out, ran.out + ran.err
+    assert "there is no GPU here for the nccl backend; gloo takes its place" in ran.out + ran.err
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "slots", "is_told"),
+    [
+        ("python3 -m determined.launch.torch_distributed python3 train.py", 1, True),
+        ("torchrun --nproc_per_node 2 train.py", 1, True),
+        ("bash train.sh", 2, True),
+        ("python3 train.py", 1, False),
+        ("model_def:MyTrial", 2, False),
+    ],
+)
+def test_jobs_of_ranks_are_told_what_to_do_without_nccl(entrypoint: str, slots: int, is_told: bool) -> None:
+    document = {"entrypoint": entrypoint, "resources": {"slots_per_trial": slots}, "searcher": {"name": "single"}}
+    document["searcher"] |= {"metric": "loss", "max_length": {"batches": 1}}
+
+    values = determined.read(document, source="const.yaml").values
+
+    assert ("STOKER_NCCL" in values["environment"]["variables"]) is is_told
