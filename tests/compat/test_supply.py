@@ -1,5 +1,6 @@
 """What submission gives unasked: remembered by content, and told by `stoker migrate` as it will be."""
 
+import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -129,6 +130,41 @@ def test_imports_that_went_away_are_found_again_beside_what_was_installed(tmp_pa
     done = subprocess.run([str(python), "-c", source], capture_output=True, text=True, timeout=120)
 
     assert (done.stdout, done.stderr) == ("joblib True True collections.abc\n", "")
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        (b"for i in xrange(3): print(unicode(i))", "unicode xrange"),
+        (b"from six.moves import xrange\nxrange(3)", None),
+        (b"try:\n    unicode\nexcept NameError:\n    unicode = str\n", None),
+        (b"def f(long): return long\nx.reduce(1)", None),
+    ],
+)
+def test_names_of_python_2_are_there_for_code_that_calls_them(tmp_path: Path, source: bytes, names: str | None) -> None:
+    home = Home(tmp_path / "home").make()
+    program = supply.Program({"t.py": source}, (), {"module": "t"})
+
+    found = supply.supply_for(program, home=home, look_up=False)
+
+    assert found.variables.get("STOKER_BUILTINS") == names
+    if names:
+        python = make_layer(tmp_path / "layer", default_runtime(), provided=provided_folder(home))
+        words = [str(python), "-c", source.decode()]
+        done = subprocess.run(words, env={**os.environ, **found.variables}, capture_output=True, text=True, timeout=60)
+        assert (done.stdout, done.stderr) == ("0\n1\n2\n", "")
+
+
+def test_an_older_layer_comes_to_look_for_them(tmp_path: Path) -> None:
+    runtime = default_runtime()
+    make_layer(tmp_path / "layer", runtime, provided=tmp_path)
+    start = site_packages(tmp_path / "layer", runtime) / "_stoker_runtime.pth"
+    whole = start.read_text()
+    start.write_text("".join(line for line in whole.splitlines(keepends=True) if "STOKER_BUILTINS" not in line))
+
+    mend(tmp_path / "layer", runtime, [])
+
+    assert start.read_text() == whole
 
 
 def test_pins_that_the_asked_python_has_no_build_of_get_the_nearest_that_has(

@@ -243,7 +243,8 @@ def test_commands_of_the_environment_and_the_runtime_are_on_path(
         "PATH": f"{folder}/bin:{lab.python.parent}:/usr/bin:/bin:{provided_commands(home)}",
     }
     monkeypatch.setenv("PATH", f"/usr/bin:{lab.python.parent}:/bin")
-    assert prepare(on_lab("tiny"), home=home).variables["PATH"] == f"{folder}/bin:/usr/bin:{lab.python.parent}:/bin"
+    places = f"{folder}/bin:/usr/bin:{lab.python.parent}:/bin:{provided_commands(home)}"
+    assert prepare(on_lab("tiny"), home=home).variables["PATH"] == places
     done = subprocess.run(["tiny-command"], env=environment.variables, capture_output=True, text=True, check=True)
     assert done.stdout == "hi\n"
 

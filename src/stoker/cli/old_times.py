@@ -36,10 +36,11 @@ def with_old_times(values: Values, code: "Code", *, home: "Home") -> Values:
         say(note)
     if found["python"]:
         values = overlay(values, {"environment": {"python": found["python"]}})
-    if found["variables"]:
-        own_path = values.get("environment", {}).get("variables", {}).get("PYTHONPATH", "")
-        path = ":".join(filter(None, [own_path, found["variables"]["PYTHONPATH"]]))
-        values = overlay(values, {"environment": {"variables": {"PYTHONPATH": path}}})
+    if given := dict(found["variables"]):
+        if "PYTHONPATH" in given:
+            own_path = values.get("environment", {}).get("variables", {}).get("PYTHONPATH", "")
+            given["PYTHONPATH"] = ":".join(filter(None, [own_path, given["PYTHONPATH"]]))
+        values = overlay(values, {"environment": {"variables": given}})
     if not found["requirements"]:
         return values
     own = list(values.get("environment", {}).get("requirements", ()))

@@ -1,5 +1,6 @@
 """What the platforms' images had in them, so that packages of the time never declared it, and what went with what."""
 
+import ast
 import re
 import warnings
 from collections.abc import Iterable, Mapping
@@ -103,6 +104,8 @@ _MODULES_OF_PYTHON_2 = frozenset(
     " urllib2 urlparse __builtin__".split()
 )
 _TF_2 = Version("2.0")
+_BUILTINS_OF_2 = frozenset("basestring long raw_input reduce unichr unicode xrange".split())
+_BUILTIN_OF_2 = re.compile(rb"\b(?:" + b"|".join(name.encode() for name in sorted(_BUILTINS_OF_2)) + rb")\b")
 _OLD_SKLEARN = re.compile(rb"\bsklearn\.externals\b")
 
 # An old release did not say that it cannot work with what came after it: (name, older than, also required).
@@ -141,6 +144,7 @@ class Uses:
     files: frozenset[str] = frozenset()  # that were read for it
     python_2: str | None = None  # file, line and reason, where Python 3 cannot read it
     is_of_tf_1: bool = False  # calls what TensorFlow 2 has not
+    builtins_of_2: frozenset[str] = frozenset()  # that it calls, and Python 3 has under other names
 
 
 def uses_of(files: Mapping[str, bytes], *, entries: Iterable[str]) -> Uses:
@@ -164,7 +168,10 @@ def uses_of(files: Mapping[str, bytes], *, entries: Iterable[str]) -> Uses:
     sources = list(reached.values())
     old_tf = any(_OLD_TF.search(source) and not _TF_1_IN_2.search(source) for source in sources)
     is_old = old_tf or any(map(_OLD_SKLEARN.search, sources))
-    return Uses(frozenset(modules), is_old, frozenset(folders), frozenset(reached), python_2(reached), old_tf)
+    old_names = frozenset(name for source in sources for name in _builtins_of_2(source))
+    return Uses(
+        frozenset(modules), is_old, frozenset(folders), frozenset(reached), python_2(reached), old_tf, old_names
+    )
 
 
 def is_of_runtime_1(uses: Uses, requirements: Iterable[str], runtime: str | None) -> bool:
@@ -194,6 +201,25 @@ def python_2(files: Mapping[str, bytes]) -> str | None:
             if at_top and name.split(".")[0] in _MODULES_OF_PYTHON_2:
                 return f"{path} imports {name}"
     return None
+
+
+def _builtins_of_2(source: bytes) -> set[str]:
+    """Names that a file calls and does not itself bind, as `try: xrange` or an import would."""
+    if not _BUILTIN_OF_2.search(source):
+        return set()
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return set()
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in _BUILTINS_OF_2]
+    bound = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            bound |= {(alias.asname or alias.name) for alias in node.names}
+        elif isinstance(node, ast.FunctionDef):
+            bound |= {node.name, *(argument.arg for argument in node.args.args)}
+    return {node.id for node in names} - bound
 
 
 def is_of_old(name: str) -> bool:

@@ -96,7 +96,13 @@ def supply_for(program: Program, *, home: "Home", here: bool = True, look_up: bo
     """Find out. Without `look_up` the package index is not asked; not `here`, the server's Pythons are not known."""
     found = _supply(program, home=home, here=here, look_up=look_up)
     folders = sorted(program.uses.folders) if program.values.get("module") else []
-    return replace(found, variables={"PYTHONPATH": ":".join(folders)}) if folders else found
+    variables = {"PYTHONPATH": ":".join(folders)} if folders else {}
+    if names := " ".join(sorted(program.uses.builtins_of_2)):
+        variables["STOKER_BUILTINS"] = names
+        found = replace(
+            found, notes=(*found.notes, f"{names}: of Python 2; in the job that is what Python 3 has in its place.")
+        )
+    return replace(found, variables=variables) if variables else found
 
 
 def _supply(program: Program, *, home: "Home", here: bool, look_up: bool) -> Supply:

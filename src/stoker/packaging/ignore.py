@@ -1,7 +1,8 @@
 """Which files of a directory stay out of a package: the built-in list, and what the user's ignore files say.
 
 A file is decided by the last family in `FAMILIES` that speaks of it, and within a family by the deepest file, as git
-does; so `.stokerignore` has the last word, and `!data/` there brings back what `.gitignore` leaves out.
+does; so `.stokerignore` has the last word, and `!data/` there brings back what `.gitignore` leaves out. Beside a
+`.detignore`, `.gitignore` files say nothing: Determined did not read them, and shipped data that git leaves out.
 """
 
 import os
@@ -56,13 +57,15 @@ class Ignore:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._rules = _rules_above(root)
+        self._is_determineds = (root / ".detignore").is_file()
+        self._rules = [] if self._is_determineds else _rules_above(root)
 
     def enter(self, folder: str) -> None:
         """Take in the ignore files of a folder (a path relative to the root, "" for the root itself)."""
         for family, name in enumerate(FAMILIES):
             file = self._root / folder / name
-            lines = _read_lines(file)
+            is_read = not (self._is_determineds and name == ".gitignore")
+            lines = _read_lines(file) if is_read else None
             if lines is not None:
                 self._rules.append(_Rules.of(lines, file, family=family, folder=folder))
                 # Stable, so that a deeper folder's file stays after (and wins over) a shallower one's.

@@ -100,7 +100,9 @@ def _resources(training: Mapping[str, Any]) -> Values:
 
 def _gpus(training: Mapping[str, Any], config: str) -> Values:
     accelerator = (training.get(config) or {}).get("acceleratorConfig")
-    return {"gpus": accelerator["count"], "gpu_type": accelerator["type"]} if accelerator and accelerator["count"] else {}
+    if not accelerator or not accelerator["count"]:
+        return {}
+    return {"gpus": accelerator["count"], "gpu_type": accelerator["type"]}
 
 
 def _chief_name(training: Mapping[str, Any]) -> str | None:
