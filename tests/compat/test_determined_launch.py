@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from stoker.home import Home
+from stoker.packaging.tree import source_of_directory, walk
 from stoker.schema.dialects import determined
 from tests.e2e.command import stoker
 from tests.e2e.conftest import home
@@ -64,3 +65,12 @@ def test_jobs_of_ranks_are_told_what_to_do_without_nccl(entrypoint: str, slots: 
     values = determined.read(document, source="const.yaml").values
 
     assert ("STOKER_NCCL" in values["environment"]["variables"]) is is_told
+
+
+def test_data_that_git_leaves_out_ships_beside_a_detignore(tmp_path: Path) -> None:
+    files = {".detignore": "*.zip\n", ".gitignore": "*.npy\n", "data/.gitignore": "*\n"}
+    for name, text in {**files, "train.py": "", "data/x.npy": "", "data/x.zip": ""}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    assert set(walk(source_of_directory(tmp_path)).paths) == {*files, "train.py", "data/x.npy"}
