@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.engines import local, nursery
+from stoker.engines import local, nursery, traces
 from stoker.engines.base import Engine, Liveness
 from stoker.engines.local import LocalEngine, local_capacity
 from stoker.home import Home
@@ -22,6 +22,23 @@ TALK = """
     for number in range(1_000_000):
         print(number, flush=True)
         time.sleep(0.001)
+"""
+
+
+# A fork kills its nursery, and goes on when the engine has had time to look for it and start another supervisor.
+KILL_THE_NURSERY = """
+import os, signal, time
+from pathlib import Path
+from stoker.supervisor import zygote
+set_words = zygote.Title.set_words
+def late(title, words):
+    os.kill(os.getppid(), signal.SIGKILL)
+    spool = Path(words[4]) / "spool.jsonl"
+    while not spool.exists():
+        time.sleep(0.01)
+    set_words(title, words)
+    Path(os.environ["STOKER_HOME"], "orphan").touch()
+zygote.Title.set_words = late
 """
 
 
@@ -189,6 +206,30 @@ class TestNursery(TestLocalEngine):
         assert local.poll([handle])[handle] is Liveness.ALIVE
         assert server.lines(next_one.run, "chief-0") == ["hello"]
         local.cancel(handle)
+
+    def test_fork_that_cannot_be_found_when_its_nursery_is_killed_leaves_the_run_to_another(
+        self,
+        local: LocalEngine,
+        launch: Callable[..., Launch],
+        home: Home,
+        server: FakeServer,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """It has been forked, and has no command line of its own yet, by which the engine looks for it."""
+        (tmp_path / "sitecustomize.py").write_text(KILL_THE_NURSERY)
+        run = launch("print('hello')")
+        local._nursery.end()
+        with monkeypatch.context() as patch:
+            patch.setenv("PYTHONPATH", str(tmp_path))
+            begin_nursery(local)
+
+        self.wait_gone(local, local.submit(run))
+
+        wait_until((home.root / "orphan").exists, what="the fork to go on")
+        wait_until(lambda: not traces.living(self.run_dir(home, run)), what="both to have ended")
+        assert server.lines(run.run, "chief-0") == ["hello"]
+        assert (self.run_dir(home, run) / "supervisor.log").read_text() == ""
 
     def test_nursery_goes_with_its_engine_and_runs_stay(
         self, local: LocalEngine, launch: Callable[..., Launch], home: Home

@@ -4,7 +4,11 @@ import os
 import select
 import signal
 import socket
+import sys
 import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -47,6 +51,32 @@ def test_first_reason_to_stop_stays() -> None:
 
     assert stop.reason == "pause"
     assert not stop.at_once
+    stop.close()
+
+
+@pytest.mark.parametrize("line", range(6))
+def test_first_reason_to_stop_stays_when_another_comes_in_the_midst_of_it(line: int) -> None:
+    """A signal's handler runs between any two lines, and so do threads."""
+    stop, before, heard = StopRequest(), sys.gettrace(), []
+    seen = 0
+
+    def interrupt(frame: FrameType, event: str, argument: object) -> Callable[..., Any] | None:
+        nonlocal seen
+        if frame.f_code is not StopRequest.ask.__code__:
+            return None
+        if event == "line":
+            if seen == line:
+                sys.settrace(None)
+                stop.ask("cancel")
+                heard.append(stop.reason)
+            seen += 1
+        return interrupt
+
+    sys.settrace(interrupt)
+    stop.ask("preempt")
+    sys.settrace(before)
+
+    assert [stop.reason] == (heard or ["preempt"])
     stop.close()
 
 

@@ -36,16 +36,18 @@ def run_here(
     signals = _Signals(supervision.stop)
     restore = on_signals(signals.handlers())
     try:
-        result = supervision.run()
-    finally:
-        restore()
-        terminal.finish()
+        try:
+            result = supervision.run()
+        finally:
+            restore()
+            terminal.finish()
+        if supervision.error is not None:
+            raise supervision.error
+        if result.message and (len(plan.replicas) > 1 or result.signal):
+            terminal.say(result.message)
+    finally:  # after the last word: a terminal that is gone by then asks for a stop
         supervision.close()
         spool.close()
-    if supervision.error is not None:
-        raise supervision.error
-    if result.message and (len(plan.replicas) > 1 or result.signal):
-        terminal.say(result.message)
     if signals.first is not None:
         return 128 + signals.first
     return result.code or 0

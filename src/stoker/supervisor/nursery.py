@@ -65,6 +65,7 @@ def _serve(asked: socket.socket, title: Title) -> int:
             if not request:
                 return 0
             heard, said = os.pipe()
+            nursery = os.getpid()
             pid = os.fork()
             if pid == 0:
                 signal.set_wakeup_fd(-1)
@@ -72,7 +73,7 @@ def _serve(asked: socket.socket, title: Title) -> int:
                     os.close(descriptor)
                 asked.close()
                 flags = ["--lifeline", str(lifelines[0])] if lifelines else []
-                _become(json.loads(request), title, said, flags)
+                _become(json.loads(request), title, said, flags, nursery=nursery)
             for descriptor in (said, *lifelines):
                 os.close(descriptor)
             os.read(heard, 1)  # only when it can be found by its command line is it known to anyone
@@ -88,12 +89,14 @@ def _reap() -> None:
         pass
 
 
-def _become(request: Mapping[str, Any], title: Title, said: int, flags: list[str]) -> NoReturn:
+def _become(request: Mapping[str, Any], title: Title, said: int, flags: list[str], *, nursery: int) -> NoReturn:
     """In the child: what `posix_spawn` would have given it. Closes `said` once it has its own command line."""
     code = 1
     try:
         os.setsid()
         title.set_words([*request["words"], *flags])
+        if os.getppid() != nursery:
+            os._exit(code)  # who asked may have looked for us before we could be found, and started another
         os.close(said)
         for number in (signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)

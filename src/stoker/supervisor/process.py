@@ -220,16 +220,20 @@ class StopRequest:
     """The order to stop, from wherever it comes: a signal, the server, the clock. Wakes a poller; takes no lock."""
 
     def __init__(self) -> None:
-        self.reason: str | None = None
+        self._reasons: list[str] = []
         self.at_once = False
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
 
+    @property
+    def reason(self) -> str | None:
+        """The first that was given; it stays, whatever comes at the same moment."""
+        return self._reasons[0] if self._reasons else None
+
     def ask(self, reason: str) -> None:
-        """The first reason stays."""
-        if self.reason is None:
-            self.reason = reason
+        if not self._reasons:
+            self._reasons.append(reason)  # a second one beside it does not change the first, as an assignment would
         self.wake()
 
     def ask_at_once(self) -> None:

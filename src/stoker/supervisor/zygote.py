@@ -224,6 +224,7 @@ class Zygote:
             self._drop(descriptor, poller)
             for pid, of in list(self._children.items()):
                 if of == descriptor:
+                    self._children[pid] = -1  # the number may be the next connection's, which must not hear of it
                     _kill_group(pid)
             return None
         request: dict[str, Any] = json.loads(data.decode())
