@@ -30,7 +30,7 @@ SOURCES = {
 def test_only_what_the_entry_reaches_and_nothing_guards_is_wanted() -> None:
     wanted = in_images(uses_of(SOURCES, entries=["train.py"]))
 
-    assert wanted == {"pandas": "pandas", "tensorflow": "tensorflow<2.12.1", "torchvision": "torchvision"}
+    assert wanted == {"pandas": "pandas", "tensorflow": "tensorflow<2.16", "torchvision": "torchvision"}
 
 
 def test_everything_is_read_where_the_entry_is_not_known() -> None:
@@ -51,7 +51,7 @@ def test_code_of_runtime_1_is_known_by_what_it_uses(line: bytes, is_old: bool) -
     uses = uses_of({"task.py": b"import tensorflow as tf\n" + line}, entries=["task.py"])
 
     assert uses.is_old is is_old
-    assert in_images(uses)["tensorflow"] == ("tensorflow==1.15.5" if is_old else "tensorflow<2.12.1")
+    assert in_images(uses)["tensorflow"] == ("tensorflow==1.15.5" if is_old else "tensorflow<2.16")
 
 
 @pytest.mark.parametrize(

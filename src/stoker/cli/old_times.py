@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stoker.home import Home
 
 _KEPT = {"python", "requirements", "variables", "notes"}
-_FORMAT = 8  # of what is kept; raised when the rules change
+_FORMAT = 9  # of what is kept; raised when the rules change
 
 
 def with_old_times(values: Values, code: "Code", *, home: "Home") -> Values:

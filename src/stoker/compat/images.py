@@ -41,7 +41,7 @@ IN_IMAGES = {
     "sklearn": "scikit-learn",
     "tabulate": "tabulate",
     "tensorboard": "tensorboard",
-    "tensorflow": "tensorflow<2.12.1",  # the last one that keeps the modules which code for the images imports
+    "tensorflow": "tensorflow<2.16",  # the last ones with the Keras that the images had
     "tensorflow_datasets": "tensorflow-datasets",
     "tensorflow_hub": "tensorflow-hub",
     "tensorflow_probability": "tensorflow-probability",

@@ -49,7 +49,7 @@ def make_venv(folder: Path, runtime: Runtime) -> Path:
     return packages
 
 
-MENDS = 3  # raised when `mend` comes to do more: environments that were made before are then mended again
+MENDS = 4  # raised when `mend` comes to do more: environments that were made before are then mended again
 
 
 def mend(folder: Path, runtime: Runtime, installed: Sequence[str]) -> None:
@@ -61,7 +61,7 @@ def mend(folder: Path, runtime: Runtime, installed: Sequence[str]) -> None:
         # PyPI has only builds for GPUs, which cannot be imported beside a torch for CPUs. Costs others nothing.
         file = site_packages(folder, runtime) / "_stoker_torchvision.pth"  # read after _stoker_runtime.pth
         file.write_text("import stoker_torchvision\n")
-    if any(label.replace("-", "_").startswith(("scikit_learn ", "attrdict ")) for label in installed):
+    if any(label.replace("-", "_").startswith(("scikit_learn ", "attrdict ", "keras ")) for label in installed):
         # Code of their time imports what is not there any more: sklearn.externals.joblib, collections.Mapping.
         # The name is one that is read after _stoker_runtime.pth.
         (site_packages(folder, runtime) / "_stoker_since.pth").write_text("import stoker_old_imports\n")
