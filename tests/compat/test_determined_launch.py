@@ -27,7 +27,7 @@ dist.destroy_process_group()
 """
 CONFIG = """
 entrypoint: python3 -m determined.launch.torch_distributed python3 train.py
-resources: {slots_per_trial: 2}
+resources: {slots_per_trial: 2, resource_pool: a100s}
 searcher: {name: single, metric: loss}
 environment:
   environment_variables: ["CUDA_VISIBLE_DEVICES="]
@@ -45,6 +45,7 @@ def test_ranks_that_ask_for_nccl_have_gloo_where_there_is_no_gpu(tmp_path: Path,
     ran = stoker("experiment", "create", "const.yaml", ".", "--follow-first-trial", cwd=code)
 
     assert "backend gloo sum 3.0" in ran.out, ran.out + ran.err
+    assert "There is no pool 'a100s' here: it runs in pool 'local'." in ran.err
     assert "there is no GPU here for the nccl backend; gloo takes its place" in ran.out + ran.err
 
 

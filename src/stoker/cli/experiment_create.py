@@ -242,6 +242,8 @@ def _afterwards(arguments: Arguments, job: dict[str, Any], *, home: "Home") -> i
         job = connect(home).pause(name).model_dump(mode="json")
     print(json.dumps(job, indent=2) if arguments.json else name)
     say(f"Experiment [{name}] created (number {job['number']}).")
+    if (asked := job["spec"].get("pool")) not in (None, job["pool"]):
+        say(f"There is no pool {asked!r} here: it runs in pool {job['pool']!r}.")
     if arguments.follow_first_trial and not arguments.paused:
         from stoker.cli.trial import follow_trial
 

@@ -127,14 +127,21 @@ def load_settings(path: Path, *, capacity: Callable[[], Share]) -> Settings:
     )
 
 
-def choose_pool(name: str | None, pools: Mapping[str, Pool], *, default: str) -> tuple[Pool, str]:
-    """The pool a job asked for, and a note for the user if that is not literally so; NotFoundError."""
+def choose_pool(
+    name: str | None, pools: Mapping[str, Pool], *, default: str, of_another_cluster: bool = False
+) -> tuple[Pool, str]:
+    """The pool a job asked for, and a note for the user if that is not literally so; NotFoundError.
+
+    `of_another_cluster`: the file is of one that is gone, and so may be the pool that it names.
+    """
     if name is None:
         return pools[default], ""
     if name in pools:
         return pools[name], ""
     if _CLOUD_REGION.fullmatch(name):
         return pools[default], f"Region {name} is not a pool here: the job runs in pool {default!r}."
+    if of_another_cluster:
+        return pools[default], f"There is no pool {name!r} here: the job runs in pool {default!r}."
     raise NotFoundError(f"No pool named {name!r}. Pools: {', '.join(sorted(pools))}.")
 
 

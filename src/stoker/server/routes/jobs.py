@@ -102,7 +102,13 @@ class JobRoutes:
 
         The same spec again is the same job (200). `dry_run`: what would be started, and nothing is stored.
         """
-        pool, note = choose_pool(spec.pool, self.scheduler.pools, default=self.settings.default_pool)
+        is_determineds = "experiment" in (spec.data.get("stoker") or {})
+        pool, note = choose_pool(
+            spec.pool,
+            self.scheduler.pools,
+            default=self.settings.default_pool,
+            of_another_cluster=is_determineds,
+        )
         self.clusters.await_answer(pool.name)
         pool = self.scheduler.pools.get(pool.name, pool)
         replicas = replicas_for(spec.resources, pool)
