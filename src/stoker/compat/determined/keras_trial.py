@@ -106,7 +106,7 @@ class TFKerasTrial:
         return []
 
 
-def train_keras(cls: type[Any], settings: dict[str, Any], hparams: dict[str, Any]) -> None:
+def train_keras(cls: type[Any], settings: dict[str, Any], hparams: dict[str, Any] | None = None) -> None:
     """Fit a TFKerasTrial for the file's max_length; the callback goes on from the latest checkpoint by itself."""
     context = TFKerasTrialContext(hparams)
     if not context.is_chief:
