@@ -26,6 +26,7 @@ from stoker.packaging.needs import Needs
 from stoker.packaging.resolver import Wanted
 from stoker.packaging.runtimes import Runtime, default_runtime
 from stoker.packaging.tree import source_of_directory
+from tests.packaging.made import make_runtime
 
 VALUES = {"module": "trainer.task", "environment": {"requirements": ["tensorflow-cpu==2.8.0; python_version < '3'"]}}
 
@@ -369,3 +370,17 @@ def test_code_of_tensorflow_1_has_it_whatever_a_requirements_txt_pins(
     assert set(wanted.requirements) >= {"tensorflow==1.15.5", "numpy==1.18.1", "six>=1.14.0"}
     assert not any(line.startswith(("tensorboard", "tensorflow==2")) for line in wanted.requirements)
     assert "tensorflow==2.1.0: the code calls what TensorFlow 1 alone has" in found.notes[1]
+
+
+def test_what_the_code_takes_of_the_runtime_is_resolved_with_what_it_requires(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home").make()
+    make_runtime(home, tmp_path / "lab", {"pandas": "3.0", "matplotlib": "3.11", "torch": "2.13"})
+    source = b"import pandas\nimport torch\nimport matplotlib.pyplot\n"
+
+    def beside(*own: str) -> tuple[str, ...]:
+        program = supply.Program({"t.py": source}, own, {"module": "t", "environment": {"runtime": "lab"}})
+        return supply.supply_for(program, home=home, look_up=False).beside
+
+    assert beside("numpy==1.23.5") == ("matplotlib", "pandas")
+    assert beside("numpy==1.23.5", "pandas==1.5") == ("matplotlib",)
+    assert beside() == ()

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from stoker.packaging.installed import Installed
     from stoker.packaging.runtimes import Runtime
 
+_ON_NUMPY = frozenset("h5py matplotlib pandas pyarrow scikit-learn scipy xgboost".split())
 _NEVER = 'python_version < "3"'  # as a marker: a line that is left out
 
 
@@ -132,6 +133,8 @@ def _supply(program: Program, *, home: "Home", here: bool, look_up: bool) -> Sup
     names = ", ".join(missing)
     kept = as_in_image(uses, own) if runtime.minor == OLD_PYTHON else []
     kept += [line for line in _of_base(program) if line not in missing]
+    if own or missing:
+        kept += _of_runtime(runtime, program.in_images, own)
     if not missing:
         beside = (*overrides, *kept, *went_with([*own, *kept]))
         return Supply(python, (), beside, (), place.notes, is_settled=place.is_settled)
@@ -177,6 +180,19 @@ def missing_in(runtime: "Runtime", wanted: Mapping[str, str], own: Sequence[str]
     if "tensorflow" in names or "tensorflow" in declared:
         names = {name: line for name, line in names.items() if name not in ("numpy", "six", "h5py", "absl-py")}
     return [line for name, line in names.items() if name not in declared and not _is_met(installed, name, line)]
+
+
+def _of_runtime(runtime: "Runtime", wanted: Mapping[str, str], own: Sequence[str]) -> list[str]:
+    """Libraries that the code takes from the runtime, to be resolved with the rest: they must go with its numpy.
+
+    Not torch's, for which another one would be gigabytes.
+    """
+    from stoker.packaging.installed import Installed  # noqa: PLC0415 - as above
+    from stoker.packaging.requirements import name_of  # noqa: PLC0415
+
+    installed, declared = Installed(runtime), {name_of(line) for line in own}
+    names = {name for line in wanted.values() if (name := name_of(line)) and name in _ON_NUMPY}
+    return sorted(name for name in names - declared if installed.get(name) is not None)
 
 
 def _is_met(installed: "Installed", name: str, line: str) -> bool:

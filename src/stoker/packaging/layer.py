@@ -19,6 +19,7 @@ _BUCKETS = "import os; 'STOKER_GS_FOLDERS' in os.environ and __import__('stoker_
 _NCCL = "import os, sys; 'STOKER_NCCL' in os.environ and sys.version_info >= (3, 11) and __import__('determined')"
 # Of names that Python 2 had, where the job's own code calls them.
 _BUILTINS = "import os; 'STOKER_BUILTINS' in os.environ and __import__('stoker_old_builtins')"
+_STARTS = (_BUCKETS, _NCCL, _BUILTINS)
 _MAIN = "import sys; from stoker.cli.main import main; sys.exit(main())"
 
 
@@ -28,7 +29,7 @@ def make_layer(folder: Path, runtime: Runtime, *, provided: Path) -> Path:
     # addsitedir, so that the runtime's own .pth files (editable installs, distutils) are obeyed as well. The plain
     # path comes last: a stoker or hypertune that is installed in the runtime or the layer wins.
     lines = [f"import site; site.addsitedir({site_dir!r})" for site_dir in runtime.interpreter.site_dirs]
-    (packages / "_stoker_runtime.pth").write_text("\n".join([*lines, str(provided), _BUCKETS, _NCCL, ""]))
+    (packages / "_stoker_runtime.pth").write_text("\n".join([*lines, str(provided), *_STARTS, ""]))
     return folder / "bin" / "python"
 
 
@@ -55,8 +56,9 @@ MENDS = 4  # raised when `mend` comes to do more: environments that were made be
 def mend(folder: Path, runtime: Runtime, installed: Sequence[str]) -> None:
     """Make up for what is known to be wrong with what was installed, and for what an older stoker left out."""
     start = site_packages(folder, runtime) / "_stoker_runtime.pth"
-    if start.exists() and _BUILTINS not in (text := start.read_text()):
-        start.write_text(f"{text.rstrip()}\n{_BUILTINS}\n")
+    known = start.read_text().splitlines() if start.exists() else list(_STARTS)
+    if lacking := [line for line in _STARTS if line not in known]:
+        start.write_text("\n".join([*known, *lacking, ""]))
     if any(label.startswith("torchvision ") for label in installed):
         # PyPI has only builds for GPUs, which cannot be imported beside a torch for CPUs. Costs others nothing.
         file = site_packages(folder, runtime) / "_stoker_torchvision.pth"  # read after _stoker_runtime.pth
