@@ -40,6 +40,31 @@ def test_gateway_says_where_it_is_and_ends_with_its_input(tmp_path: Path) -> Non
         assert process.wait(timeout=60) == 0
 
 
+# The signal comes when the main thread has begun to wait: of an Event, it holds the lock just then.
+INTERRUPTED = """
+import os, signal, sys, threading
+wait, read = threading.Condition.wait, os.read
+def waits(condition, timeout=None):
+    if sys._getframe(2).f_code.co_name == "main":
+        signal.raise_signal(signal.SIGTERM)
+    return wait(condition, timeout)
+def reads(descriptor, size):
+    if sys._getframe(1).f_code.co_name == "main":
+        signal.raise_signal(signal.SIGTERM)
+    return read(descriptor, size)
+threading.Condition.wait, os.read = waits, reads
+from stoker.gateway.__main__ import main
+sys.exit(main(["--home", sys.argv[1]]))
+"""
+
+
+@pytest.mark.slow
+def test_gateway_ends_when_a_signal_comes_as_it_begins_to_wait(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED, str(tmp_path)], capture_output=True, timeout=60)
+
+    assert done.returncode == 0
+
+
 @pytest.mark.slow
 def test_gateway_ends_with_the_process_it_is_for(tmp_path: Path) -> None:
     parent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)

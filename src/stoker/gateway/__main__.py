@@ -16,9 +16,10 @@ from stoker.gateway.server import Gateway
 
 def main(argv: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(argv)
-    stop = threading.Event()
+    # Not an Event: to set it takes a lock, which the main thread may hold when it is interrupted by the signal.
+    ends, end = os.pipe()
     for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, lambda received, frame: stop.set())
+        signal.signal(signum, lambda received, frame: _tell(end))
     try:
         listening = None if given.fd is None else socket.socket(fileno=given.fd)
         gateway = Gateway(given.home, listening=listening, port=given.port)
@@ -27,10 +28,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     print(gateway.url, flush=True)  # noqa: T201  whoever started us reads it
     if given.until_eof:
-        _watch(sys.stdin.buffer.read, stop)
+        _watch(sys.stdin.buffer.read, end)
     if given.parent_pid is not None:
-        _watch(lambda: _wait_for(given.parent_pid), stop)
-    stop.wait()
+        _watch(lambda: _wait_for(given.parent_pid), end)
+    os.read(ends, 1)
     gateway.discard_uploads()
     return 0
 
@@ -45,10 +46,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _watch(wait: Callable[[], object], stop: threading.Event) -> None:
+def _tell(end: int) -> None:
+    os.write(end, b".")
+
+
+def _watch(wait: Callable[[], object], end: int) -> None:
     def watch() -> None:
         wait()
-        stop.set()
+        _tell(end)
 
     threading.Thread(target=watch, daemon=True).start()
 

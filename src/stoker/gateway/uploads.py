@@ -59,10 +59,9 @@ class Uploads:
     def proceed(self, request: Request) -> Response:
         """A piece of a resumable upload, a question how far it is, or the word that nobody wants it any more."""
         word = request.query["upload_id"]
-        session = self._sessions.get(word)
-        if session is None:
-            raise ApiError(404, "No such upload session: it was finished, cancelled, or its gateway has ended.")
+        session = self._find(word)
         with session.lock:
+            self._find(word)  # a request before this one may have been its end
             if request.method == "DELETE":
                 self._forget(word, session)
                 return Response(499)
@@ -125,6 +124,12 @@ class Uploads:
         )
         query = urlencode({**request.query, "upload_id": word})
         return Response(200, {"Location": f"{request.base_url}{request.path}?{query}", "X-GUploader-UploadID": word})
+
+    def _find(self, word: str) -> Session:
+        session = self._sessions.get(word)
+        if session is None:
+            raise ApiError(404, "No such upload session: it was finished, cancelled, or its gateway has ended.")
+        return session
 
     def _receive(self, request: Request, session: Session) -> None:
         """Take what this request brings; the object is made when it was the last."""

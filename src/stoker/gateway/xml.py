@@ -3,6 +3,7 @@
 import base64
 import os
 import re
+import threading
 from dataclasses import dataclass, field, replace
 
 from stoker.gateway import objects
@@ -27,6 +28,23 @@ class _Upload:
     key: str
     attributes: dict[str, str]
     parts: dict[int, Draft] = field(default_factory=dict)
+    is_over: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)  # parts come in parallel, and so may the end
+
+    def take(self, number: int, draft: Draft) -> None:
+        with self.lock:
+            if self.is_over:
+                draft.discard()
+                raise _no_upload()
+            if (replaced := self.parts.get(number)) is not None:
+                replaced.discard()
+            self.parts[number] = draft
+
+    def discard(self) -> None:
+        with self.lock:
+            self.is_over = True
+            for draft in self.parts.values():
+                draft.discard()
 
 
 class XmlApi:
@@ -85,20 +103,21 @@ class XmlApi:
             draft.discard()
             raise
         draft.close()
-        if (replaced := upload.parts.get(int(number))) is not None:
-            replaced.discard()
-        upload.parts[int(number)] = draft
+        upload.take(int(number), draft)
         return Response(200, {"ETag": _part_etag(draft), "X-Goog-Hash": f"crc32c={draft.crc32c},md5={draft.md5}"})
 
     def _finish(self, request: Request) -> Response:
         upload = self._find(request)
-        numbers = _named_parts(read_all(request.body, _LIMIT).decode("utf-8", "replace"), upload)
+        named = read_all(request.body, _LIMIT).decode("utf-8", "replace")
         draft = upload.bucket.root.draft(upload.key)
         try:
-            for number in numbers:
-                with open(upload.parts[number].path, "rb") as file:
-                    while data := file.read(CHUNK_BYTES):
-                        draft.write(data)
+            with upload.lock:
+                if upload.is_over:
+                    raise _no_upload()
+                for number in _named_parts(named, upload):
+                    with open(upload.parts[number].path, "rb") as file:
+                        while data := file.read(CHUNK_BYTES):
+                            draft.write(data)
             made = upload.bucket.root.commit(upload.key, draft, attributes=upload.attributes)
         except BaseException:
             draft.discard()
@@ -111,13 +130,16 @@ class XmlApi:
     def _find(self, request: Request) -> _Upload:
         upload = self._uploads.get(request.query["uploadId"])
         if upload is None:
-            raise ApiError(404, "No such upload: it was finished, aborted, or its gateway has ended.")
+            raise _no_upload()
         return upload
 
     def _forget(self, word: str) -> None:
-        upload = self._uploads.pop(word, None)
-        for draft in upload.parts.values() if upload else ():
-            draft.discard()
+        if (upload := self._uploads.pop(word, None)) is not None:
+            upload.discard()
+
+
+def _no_upload() -> ApiError:
+    return ApiError(404, "No such upload: it was finished, aborted, or its gateway has ended.")
 
 
 def _named_parts(text: str, upload: _Upload) -> list[int]:
