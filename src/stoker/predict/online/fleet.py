@@ -90,7 +90,7 @@ class Fleet:
         self._located = await asyncio.to_thread(self._find)
         keepers: list[asyncio.Task[None]] = []
         try:
-            self._workers = {slot: await self._start(slot, self._located) for slot in range(self._count)}
+            self._workers = {slot: await self._start(slot, self._located, 0) for slot in range(self._count)}
             if await self._all_serve():
                 when_ready(self._located)
                 keepers = [asyncio.create_task(self._keep(slot)) for slot in range(self._count)]
@@ -119,7 +119,7 @@ class Fleet:
         stopping.cancel()
         return True
 
-    async def _start(self, slot: int, located: Located) -> "_Worker":
+    async def _start(self, slot: int, located: Located, generation: int) -> "_Worker":
         settings = WorkerSettings(
             located=located,
             limits=self._limits,
@@ -127,7 +127,7 @@ class Fleet:
             token=self._token,
             listener=self._listener.fileno(),
             meters=str(self._meters),
-            slot=self._generation % _GENERATIONS * self._count + slot,
+            slot=generation % _GENERATIONS * self._count + slot,
         )
         # A thread of the model's for each core but one: a small model that waits for threads which have no core is ten
         # times as slow, and somebody must speak with the clients.
@@ -148,7 +148,7 @@ class Fleet:
             async with self._changing:
                 if self._workers[slot] is not worker:
                     continue
-                self._workers[slot] = await self._start(slot, self._located)
+                self._workers[slot] = await self._start(slot, self._located, worker.meter // self._count)
                 report = await self._workers[slot].hear()
             if report.serving:
                 wait_s = 0.0
@@ -181,8 +181,8 @@ class Fleet:
     async def _move_to(self, found: Located) -> None:
         """New workers load it beside the old ones; when all serve, the old ones leave. Or else the new ones do."""
         name = f"version {found.version}" if found.version else found.folder
-        self._generation += 1
-        new = {slot: await self._start(slot, found) for slot in range(self._count)}
+        self._generation = self._free_generation()
+        new = {slot: await self._start(slot, found, self._generation) for slot in range(self._count)}
         answers = await asyncio.gather(*(worker.hear() for worker in new.values()))
         errors = [answer.error or "a worker ended" for answer in answers if not answer.serving]
         old, grace_s = self._workers, self._limits.timeout_s + _LEAVE_S
@@ -197,13 +197,19 @@ class Fleet:
             worker.tell(Order(drain=True))
             self._leaving.add(asyncio.create_task(worker.leave(grace_s, self._meters)))
 
+    def _free_generation(self) -> int:
+        """The next whose counters are nobody's who serves: those may be from long before the last that were refused."""
+        used = {worker.meter // self._count for worker in self._workers.values()}
+        following = range(self._generation + 1, self._generation + 1 + _GENERATIONS)
+        return next((each for each in following if each % _GENERATIONS not in used), self._generation + 1)
+
 
 class _Worker:
     """One process, seen from here."""
 
     def __init__(self, process: asyncio.subprocess.Process, reports: asyncio.StreamReader, slot: int) -> None:
         self.process = process
-        self._slot = slot  # of the meters
+        self.meter = slot
         self._reports = reports
 
     @classmethod
@@ -250,7 +256,7 @@ class _Worker:
 
     def forget(self, meters: Path) -> None:
         """Its counts stay, but it is no longer there."""
-        Meters.end(meters, self._slot)
+        Meters.end(meters, self.meter)
 
     async def end(self, grace_s: float) -> None:
         """SIGTERM, and SIGKILL for one that does not heed it."""
