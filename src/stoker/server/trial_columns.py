@@ -69,11 +69,10 @@ class TrialColumns:
         wanted = frozenset(fields) or frozenset(FIELDS)
         if unknown := sorted(wanted.difference(FIELDS)):
             raise UsageError(f"Trials have no {', '.join(unknown)}. Fields: {', '.join(FIELDS)}.")
-        version = self._live.version(job)  # before reading: what changes meanwhile makes it old
         summary = self._store.summary(job)
         known = self._known(job)
         with known.lock:
-            self._refresh(job, known, version)
+            self._refresh(job, known)
             if wanted not in known.answers:
                 search = summary.search
                 head = {
@@ -95,11 +94,10 @@ class TrialColumns:
 
     def rungs(self, job: str) -> Compressed:
         """Who was stopped where, made of the same rows; NotFoundError."""
-        version = self._live.version(job)
         self._store.summary(job)
         known = self._known(job)
         with known.lock:
-            self._refresh(job, known, version)
+            version = self._refresh(job, known)
             # How far a trial has come is not in its row: while some go on, every change of the job counts.
             is_over = len(known.settled) == len(known.rows)
             tag = _tag(known.changed if is_over else version)
@@ -118,9 +116,13 @@ class TrialColumns:
                 self._jobs.popitem(last=False)
             return known
 
-    def _refresh(self, job: str, known: _Known, version: str) -> None:
+    def _refresh(self, job: str, known: _Known) -> str:
+        """Which version of the job the rows are now."""
+        # Before reading: what changes meanwhile makes it old. And in our turn: the rows of one who asked before us and
+        # read after us would be called by a version that others have other rows of.
+        version = self._live.version(job)
         if known.version == version:
-            return
+            return version
         fresh = self._store.pages.trial_rows_but(job, set(known.settled))
         rows = sorted([*known.settled.values(), *fresh], key=attrgetter("number")) if fresh else known.rows
         known.settled |= {row.number: row for row in fresh if row.is_settled}
@@ -128,6 +130,7 @@ class TrialColumns:
         if rows != known.rows or not known.changed:
             known.rows, known.changed = rows, version
             known.answers.clear()
+        return version
 
 
 def as_json(row: TrialRow) -> dict[str, Any]:
