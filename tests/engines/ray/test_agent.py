@@ -1,13 +1,19 @@
 """The agent of a node without Ray around it: it is plain Python."""
 
+import dis
 import io
 import subprocess
 import sys
 import tarfile
 import textwrap
+import threading
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
+
+from stoker.engines.ray import agent
 
 ROOT = Path(__file__).parents[3]
 
@@ -56,3 +62,39 @@ def test_run_that_was_ended_before_it_began_is_not_started_by_a_late_call(tmp_pa
     )
 
     assert (done.stdout, done.stderr) == ("False False\n", "")
+
+
+def test_lifeline_is_closed_once_when_a_run_is_watched_and_ended_at_the_same_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread lets go at each step of the first. Closed twice, the number may be another run's lifeline."""
+    closed: list[int] = []
+    monkeypatch.setattr(agent.os, "close", closed.append)
+    letting_go = agent.Node._let_go.__code__
+    steps = len(list(dis.get_instructions(letting_go)))
+    for step in range(steps):
+        node = agent.Node("job.1.1", 0, agent.Site(str(tmp_path), "", "source"), None)  # type: ignore[arg-type]
+        node._lifeline = 1000 + step
+        other = threading.Thread(target=node._let_go)
+        seen = 0
+
+        def interrupt(frame: FrameType, event: str, argument: object) -> Any:
+            nonlocal seen
+            if frame.f_code is not letting_go:
+                return None
+            frame.f_trace_opcodes = True
+            if event == "opcode":
+                if seen == step:  # noqa: B023 -- called before the loop goes on
+                    other.start()  # noqa: B023
+                    other.join(0.05)  # noqa: B023 -- unless it waits for the first to be done
+                seen += 1
+            return interrupt
+
+        before = sys.gettrace()
+        sys.settrace(interrupt)
+        node._let_go()
+        sys.settrace(before)
+        if other.ident is not None:
+            other.join(60)
+
+    assert closed == [1000 + step for step in range(steps)]

@@ -113,7 +113,8 @@ class Node:
         self._supervisor: ProcessId | None = None
         self._lifeline: int | None = None
         self._is_over = False
-        self._lock = threading.Lock()  # starting and ending must not cross
+        # Starting, ending and letting go must not cross: a descriptor that two close is another run's the second time.
+        self._lock = threading.RLock()
 
     @property
     def is_alive(self) -> bool:
@@ -186,11 +187,12 @@ class Node:
             self._let_go()
 
     def _let_go(self) -> None:
-        while self._held:
-            self._held.pop().close()
-        if not self.is_alive and self._lifeline is not None:
-            lifeline, self._lifeline = self._lifeline, None
-            os.close(lifeline)
+        with self._lock:
+            while self._held:
+                self._held.pop().close()
+            if not self.is_alive and self._lifeline is not None:
+                lifeline, self._lifeline = self._lifeline, None
+                os.close(lifeline)
 
     def _spawn(self, variables: dict[str, str], *flags: str) -> "ProcessId":
         reader, self._lifeline = os.pipe()

@@ -188,8 +188,11 @@ class Bridge:
         child = self._start()
         give_up = time.monotonic() + _BEGIN_S
         while (found := self._try()) is None:
-            if _has_failed(child):
+            code = _exit_code(child)
+            if code:
                 raise StokerError(f"Pool {self._pool!r}: {self._python} cannot start the bridge to Ray: {self._said()}")
+            if code == 0:
+                child = self._start()  # it found another at work, which may have been on its way out
             if time.monotonic() > give_up:
                 raise StokerError(f"Pool {self._pool!r}: its bridge to Ray did not start. See {self._log}.")
             time.sleep(_LOOK_S)
@@ -237,10 +240,10 @@ class Bridge:
         return lines[-1] if lines else "it said nothing."
 
 
-def _has_failed(child: int) -> bool:
-    """Whether it has ended with an error; one that found another at work ends well."""
+def _exit_code(child: int) -> int | None:
+    """None while it lives; one that found another at work ends well."""
     try:
         ended, status = os.waitpid(child, os.WNOHANG)
     except ChildProcessError:
-        return False
-    return ended != 0 and os.waitstatus_to_exitcode(status) != 0
+        return None
+    return os.waitstatus_to_exitcode(status) if ended else None
