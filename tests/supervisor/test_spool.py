@@ -1,6 +1,7 @@
 """The spool numbers events, and tells who comes next how far its inputs were read."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,20 @@ def test_nothing_comes_after_the_end_however_late_another_thread_writes(path: Pa
 
     assert [json.loads(line)["type"] for line in path.read_text().splitlines()] == ["exited"]
     assert recover(path).has_ended
+
+
+def test_spool_is_removed_only_when_nobody_can_read_it_any_more(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    spool = Spool(folder / "spool.jsonl")
+    assert not spool.is_removed()
+
+    folder.rename(tmp_path / "moved")  # as a disk that is away, and comes back
+    assert not spool.is_removed()
+
+    shutil.rmtree(tmp_path / "moved")
+    assert spool.is_removed()
+    spool.close()
 
 
 def test_spooled_lines_are_what_the_server_takes(path: Path) -> None:

@@ -85,7 +85,7 @@ def supervise(run_dir: Path, *, home: Home, node: int = 0, lifeline: int | None 
     except RemovedError:
         raise
     except Exception as error:  # noqa: BLE001 -- a bug of ours must end the run in words, not leave it to be found lost
-        check_is_there(run_dir)
+        check_is_there(spool)
         import traceback  # noqa: PLC0415 -- see above
 
         traceback.print_exc()
@@ -164,13 +164,13 @@ class _Server:
 
         What is left then is on disk, and the next server has it drained. RemovedError when it is there no more.
         """
-        check_is_there(self._spool.path.parent)
+        check_is_there(self._spool)
         if self._shipper is None:
             self._begin(hear_orders=False)
         assert self._shipper is not None
         give_up = time.monotonic() + _SHIP_FOR_S
         while not self._shipper.close(timeout_s=_LOOK_S) and self._shipper.is_alive():
-            check_is_there(self._spool.path.parent)
+            check_is_there(self._spool)
             if is_told() or time.monotonic() > give_up:
                 sys.stderr.write(f"Ended before a server took all of {self._spool.path}: the next one will.\n")
                 break

@@ -102,6 +102,24 @@ class Spool:
         """The number of the last event."""
         return self._seq
 
+    def is_removed(self) -> bool:
+        """Whether its folder is gone and the file with it, so that nobody can ever read what is written.
+
+        One that was moved, or whose disk is away, is not: user code is not ended for that.
+        """
+        try:
+            os.stat(self.path.parent)
+        except FileNotFoundError:
+            pass
+        except OSError:
+            return False
+        else:
+            return False
+        try:
+            return os.fstat(self._file).st_nlink == 0
+        except OSError as error:
+            return error.errno == errno.ESTALE  # removed by another machine
+
     def close(self) -> None:
         os.close(self._file)
 

@@ -64,14 +64,12 @@ class RemovedError(StokerError):
     """The run directory is gone: nobody can read what is written there, nor find what was started for it."""
 
 
-def check_is_there(run_dir: Path) -> None:
-    """RemovedError if it is gone; a disk that does not answer just now is another matter."""
-    try:
-        os.stat(run_dir)
-    except FileNotFoundError:
-        raise RemovedError(f"{run_dir} was removed, and nobody can read how its run goes on: it ends here.") from None
-    except OSError:
-        pass
+def check_is_there(spool: Spool) -> None:
+    """RemovedError if the run directory that it is in is gone."""
+    if spool.is_removed():
+        raise RemovedError(
+            f"{spool.path.parent} was removed, and nobody can read how its run goes on: it ends here."
+        ) from None
 
 
 class _Stopped(Exception):
@@ -265,7 +263,7 @@ class Supervision:
     def _check_is_there(self) -> None:
         if time.monotonic() >= self._there_at:
             self._there_at = time.monotonic() + _THERE_S
-            check_is_there(self._run_dir)
+            check_is_there(self._spool)
 
     def _look(self, started: float) -> float:
         """Note what it uses of the machine; when to look again."""
