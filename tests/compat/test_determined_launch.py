@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from stoker.compat import supply
 from stoker.home import Home
+from stoker.packaging.requirements import OVERRIDE
 from stoker.packaging.tree import source_of_directory, walk
 from stoker.schema.dialects import determined
 from tests.e2e.command import stoker
@@ -75,3 +77,18 @@ def test_data_that_git_leaves_out_ships_beside_a_detignore(tmp_path: Path) -> No
         (tmp_path / name).write_text(text)
 
     assert set(walk(source_of_directory(tmp_path)).paths) == {*files, "train.py", "data/x.npy"}
+
+
+def test_pins_of_a_laptop_are_lower_bounds_for_code_that_imports_determined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supply, "_has", lambda runtime, pins: "scipy==1.6.0" not in pins)
+    pins = ("torch==1.8.0", "scipy==1.6.0", "tqdm==4.56.0")
+    program = supply.Program({"train.py": b"import determined\n"}, pins, {"command": ["python3", "train.py"]})
+
+    found = supply.supply_for(program, home=Home(tmp_path).make())
+
+    assert found.python is None
+    assert "torch==1.8.0, scipy==1.6.0: not for" in found.notes[0]
+    ends = {line.removeprefix(OVERRIDE) for line in found.requirements}
+    assert {"torch>=1.8.0", "scipy>=1.6.0", "tqdm>=4.56.0"} <= ends

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stoker.cli.shipment import Code
+    from stoker.compat.supply import Program
     from stoker.home import Home
 
 _KEPT = {"python", "requirements", "variables", "notes"}
-_FORMAT = 9  # of what is kept; raised when the rules change
+_FORMAT = 10  # of what is kept; raised when the rules change
 
 
 def with_old_times(values: Values, code: "Code", *, home: "Home") -> Values:
@@ -31,7 +32,10 @@ def with_old_times(values: Values, code: "Code", *, home: "Home") -> Values:
     memory = home.root / "projects" / f"{_key(values, own, files, home)}.supply.json"
     found = _remembered(memory)
     if found is None:
-        found = _find_out(values, own, files, memory, home=home)
+        from stoker.compat.supply import Program
+
+        program = Program(files, tuple(own), values, aside=code.project.aside)
+        found = _find_out(program, memory, home=home)
     for note in found["notes"]:
         say(note)
     if found["python"]:
@@ -47,10 +51,10 @@ def with_old_times(values: Values, code: "Code", *, home: "Home") -> Values:
     return overlay(values, {"environment": {"requirements": [*own, *found["requirements"]]}})
 
 
-def _find_out(values: Values, own: list[str], files: dict[str, bytes], memory: "Path", *, home: "Home") -> Values:
-    from stoker.compat.supply import Program, supply_for
+def _find_out(program: "Program", memory: "Path", *, home: "Home") -> Values:
+    from stoker.compat.supply import supply_for
 
-    supply = supply_for(Program(files, tuple(own), values), home=home, here=not _is_elsewhere())
+    supply = supply_for(program, home=home, here=not _is_elsewhere())
     if supply.refusal:
         raise UsageError(supply.refusal)
     found: Values = {

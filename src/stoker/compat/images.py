@@ -310,6 +310,19 @@ def loosened(line: str) -> str | None:
     return f"{name}{lower}<{bound.major + 1}"
 
 
+def is_before_trainer(requirement: str) -> bool:
+    """Whether it binds torch to releases that our trainer, which Determined's trials run by, is not for."""
+    found = _parsed(requirement)
+    return found is not None and _is_older(found, "torch", Version("2.4"))
+
+
+def without_bounds(pins: Iterable[str]) -> list[str]:
+    """Pins of compiled libraries as lower bounds; those that have none, as the name alone."""
+    parsed = [found for line in pins if (found := _parsed(line)) is not None]
+    exact = {found.name: [one.version for one in found.specifier if one.operator in ("==", "~=")] for found in parsed}
+    return [f"{name}>={versions[0].removesuffix('.*')}" if versions else name for name, versions in exact.items()]
+
+
 def at_least(requirements: Iterable[str]) -> list[str]:
     """Lower bounds in place of the exact pins of what is not compiled."""
     found = []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
 
-from stoker.compat.bases import Base, base_of, base_of_runtime
+from stoker.compat.bases import Base, base_of, base_of_runtime, is_ai_platforms
 from stoker.compat.images import (
     FOR_PYTHON_2,
     MISNAMED,
@@ -22,11 +22,13 @@ from stoker.compat.images import (
     at_least,
     compiled_pins,
     in_images,
+    is_before_trainer,
     is_of_runtime_1,
     later_tf,
     loosened,
     uses_of,
     went_with,
+    without_bounds,
 )
 from stoker.compat.refusals import refusal
 from stoker.errors import UsageError
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 _ON_NUMPY = frozenset("h5py matplotlib pandas pyarrow scikit-learn scipy xgboost".split())
 _NEVER = 'python_version < "3"'  # as a marker: a line that is left out
+_OF_STAND_IN = (3, 11)  # the first Python that our `determined` can be imported by
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,7 @@ class Program:
     requirements: tuple[str, ...]  # the package's and the job's own
     values: Mapping[str, Any]  # the job's
     image: Base = Base()  # AI Platform's, where its runtime is none of those here
+    aside: tuple[str, ...] = ()  # of the requirements, those that AI Platform would not have read
 
     @property
     def environment(self) -> Mapping[str, Any]:
@@ -78,6 +82,10 @@ class Program:
         """The image that its Dockerfile starts from, if it has one; else AI Platform's."""
         own = self.values.get("data", {}).get("stoker", {}).get("base")
         return base_of(own) if own else self.image
+
+    @property
+    def is_determineds(self) -> bool:
+        return any(name.split(".")[0] == "determined" for name in self.uses.modules)
 
     @cached_property
     def uses(self) -> "Uses":
@@ -96,6 +104,8 @@ class Program:
 def supply_for(program: Program, *, home: "Home", here: bool = True, look_up: bool = True) -> Supply:
     """Find out. Without `look_up` the package index is not asked; not `here`, the server's Pythons are not known."""
     found = _supply(program, home=home, here=here, look_up=look_up)
+    if here and look_up and program.aside and is_ai_platforms(program.environment.get("runtime")):
+        found = _without_aside(program, found, home=home)
     folders = sorted(program.uses.folders) if program.values.get("module") else []
     variables = {"PYTHONPATH": ":".join(folders)} if folders else {}
     if names := " ".join(sorted(program.uses.builtins_of_2)):
@@ -145,6 +155,36 @@ def _supply(program: Program, *, home: "Home", here: bool, look_up: bool) -> Sup
         return Supply(python, (), beside, tuple(missing), (*place.notes, text), is_settled=False)
     text = f"{names}: imported and not declared; the platforms' images had it. It is in the job's requirements."
     return Supply(python, tuple(missing), beside, (), (*place.notes, text), is_settled=place.is_settled)
+
+
+def _without_aside(program: Program, found: Supply, *, home: "Home") -> Supply:
+    """As AI Platform had it, by setup.py alone, where that can be met and the whole cannot."""
+    from stoker.packaging.requirements import OVERRIDE, name_of  # noqa: PLC0415 - as above
+
+    if found.refusal or _goes(program, found, home=home):
+        return found
+    declared = tuple(line for line in program.requirements if line not in program.aside)
+    alone = replace(program, requirements=declared, aside=())
+    second = _supply(alone, home=home, here=True, look_up=True)
+    if not _goes(alone, second, home=home):
+        return found
+    given = {name_of(line): line for line in second.requirements}
+    names = dict.fromkeys(name_of(line) for line in program.aside if name_of(line) not in map(name_of, declared))
+    overrides = [f"{OVERRIDE}{given[name]}" if name in given else f"{OVERRIDE}{name}; {_NEVER}" for name in names]
+    text = "requirements.txt cannot be met here, and AI Platform never read it: the job goes by what setup.py declares."
+    return replace(second, beside=(*second.beside, *overrides), notes=(text, *second.notes))
+
+
+def _goes(program: Program, found: Supply, *, home: "Home") -> bool:
+    """Whether uv can say what to install; what is left to pip of old may fail after minutes."""
+    from stoker.packaging.environment import resolve  # noqa: PLC0415 - as above
+
+    lines = list(dict.fromkeys([*program.requirements, *found.requirements]))
+    spec = {**program.environment, "requirements": lines}
+    try:
+        return resolve({**spec, "python": found.python} if found.python else spec, home=home).installer != "pip"
+    except UsageError:
+        return False
 
 
 def entries_of(values: Mapping[str, Any]) -> Iterator[str]:
@@ -221,6 +261,8 @@ def _place(program: Program, asked: "Runtime", *, is_old: bool, home: "Home", lo
     pins = compiled_pins([*program.requirements, *_of_base(program)]) if look_up else []
     if is_old and not is_named:
         return _of_old(program, asked, pins, home)
+    if pins and asked.interpreter.numbers >= _OF_STAND_IN and program.is_determineds:
+        return _with_stand_in(program, asked, pins)
     if (of_image := _of_image(program, asked, home)) is not None and (not pins or _has(of_image.runtime, pins)):
         return of_image
     if not pins or _has(asked, pins):
@@ -234,6 +276,19 @@ def _place(program: Program, asked: "Runtime", *, is_old: bool, home: "Home", lo
             return _Place(runtime, (text,))
     oldest = min([asked, *others], key=lambda one: one.interpreter.numbers)
     return _loosely(asked if is_named else oldest, program.requirements, ())
+
+
+def _with_stand_in(program: Program, asked: "Runtime", pins: list[str]) -> _Place:
+    """For Determined's code: its `determined` here is for this Python, and its trials for a torch of today.
+
+    Determined had what its images had, and read no requirements.txt: the pins there were for somebody's laptop.
+    """
+    lacking = [pin for pin in pins if is_before_trainer(pin) or not _has(asked, [pin])]
+    if not lacking:
+        return _Place(asked)
+    instead = without_bounds(pins)
+    text = f"{', '.join(lacking)}: not for {asked}, which Determined's code runs on; the job has {', '.join(instead)}."
+    return _Place(asked, (text,), (*instead, *at_least(program.requirements)))
 
 
 def _of_old(program: Program, asked: "Runtime", pins: list[str], home: "Home") -> _Place:
