@@ -384,3 +384,22 @@ def test_what_the_code_takes_of_the_runtime_is_resolved_with_what_it_requires(tm
     assert beside("numpy==1.23.5") == ("matplotlib", "pandas")
     assert beside("numpy==1.23.5", "pandas==1.5") == ("matplotlib",)
     assert beside() == ()
+
+
+def test_a_requirements_txt_that_cannot_be_met_gives_way_to_setup_py_as_on_ai_platform(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supply, "_goes", lambda program, found, home: "gone==0.1" not in program.requirements)
+    home = Home(tmp_path / "home").make()
+    make_runtime(home, tmp_path / "lab", {})
+    own = ("six==1.16", "gone==0.1", "tqdm==4.1")
+
+    def needed(**environment: str) -> tuple[str, ...]:
+        program = supply.Program(
+            {"t.py": b"import six\n"}, own, {"module": "t", "environment": environment}, aside=own[1:]
+        )
+        found = supply.supply_for(program, home=home)
+        return Wanted.of(Needs(requirements=(*own, *found.requirements)), Installed(default_runtime())).requirements
+
+    assert needed(runtime="1.12") == ("six==1.16",)
+    assert needed(runtime="lab") == own

@@ -24,6 +24,11 @@ class Base:
     runtime: str | None = None
 
 
+def is_ai_platforms(runtime: str | None) -> bool:
+    """Whether a runtime has the name of one of AI Platform's: a version."""
+    return re.fullmatch(r"[12]\.\d+", runtime or "") is not None
+
+
 def base_of_runtime(version: str | None) -> Base:
     """Of AI Platform's `--runtime-version 2.4`: that was TensorFlow's version. Those before 2 are another matter."""
     if version is None or not re.fullmatch(r"2\.\d+", version):

@@ -113,6 +113,8 @@ def lead(tensorflow: Any) -> None:
             for function, (argument, place, in_graph) in functions.items():
                 _replace(module, function, layer.op(argument, place, in_graph=in_graph), public=tensorflow)
             _replace(module, "matching_files", layer.matching_files, public=tensorflow)
+    for module in _modules("training.input"):  # queues of file names, which TensorFlow 1's readers take them off
+        _replace(module, "input_producer", layer.op("input_tensor", 0, in_graph=True))
     _lead_classes(layer)
 
 
