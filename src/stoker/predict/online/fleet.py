@@ -26,6 +26,7 @@ Find = Callable[[], Located]
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _GENERATIONS = 4  # of workers that may have counters at a time: those that serve, and those that are leaving
+_MEMORY = "/dev/shm"
 _LEAVE_S = 60.0
 _PATIENCE_S = 30.0  # the longest wait before a worker that dies again and again is started again
 
@@ -73,7 +74,9 @@ class Fleet:
 
     def run(self, when_ready: Callable[[Located], None]) -> None:
         """Serve until SIGTERM or SIGINT. Raises the StokerError that kept the first workers from serving."""
-        with tempfile.TemporaryDirectory(prefix="stoker-serve-") as folder:
+        # In memory: a page of a file on a disk keeps its writer waiting while the kernel writes it out.
+        memory = _MEMORY if os.access(_MEMORY, os.W_OK) else None
+        with tempfile.TemporaryDirectory(prefix="stoker-serve-", dir=memory) as folder:
             self._meters = Path(folder) / "meters"
             Meters.make(self._meters, slots=self._count * _GENERATIONS)
             asyncio.run(self._run(when_ready))
