@@ -15,7 +15,7 @@ PATHS = (
     "trainer/eval/__main__.py",
     "src/deep/__init__.py",
     "src/deep/train_it.py",
-    "no-module/x.py",
+    "no module/x.py",
 )
 
 
