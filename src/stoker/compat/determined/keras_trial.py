@@ -1,5 +1,6 @@
 """TFKerasTrial, the older dialect's class for Keras: a compiled model and its data, fitted as the file says."""
 
+import sys
 from typing import Any
 
 import keras
@@ -110,7 +111,9 @@ def train_keras(cls: type[Any], settings: dict[str, Any], hparams: dict[str, Any
     """Fit a TFKerasTrial for the file's max_length; the callback goes on from the latest checkpoint by itself."""
     context = TFKerasTrialContext(hparams)
     if not context.is_chief:
-        return  # Horovod is not here: the first process trains with the global batch size, which comes to the same
+        # Horovod is not here, and one process with the global batch size comes to the same.
+        sys.stderr.write("TFKerasTrial: the first process trains, with the global batch size; this one need not.\n")
+        return
     trial = cls(context)
     model = trial.build_model()
     training = _fit_arguments(trial.build_training_data_loader(), context)
