@@ -109,3 +109,24 @@ def test_watch_waits_for_the_import_and_leaves_a_tensorflow_it_does_not_know_alo
     assert (ran.returncode, ran.stdout) == (0, "imported\n"), ran.stderr
     assert ran.stderr.startswith("stoker: gs:// paths in this TensorFlow go to Google: ")
     assert ran.stderr.count("\n") == 1
+
+
+def test_old_google_auth_asks_nobody_for_a_token(tmp_path: Path) -> None:
+    package = tmp_path / "google" / "oauth2"
+    package.mkdir(parents=True)
+    (package / "credentials.py").write_text(
+        "class Credentials:\n"
+        "    def __init__(self, client_id): self._client_id = client_id\n"
+        "    def refresh(self, request): self.token = 'of ' + request\n"
+    )
+    code = (
+        "import stoker_buckets\nfrom google.oauth2.credentials import Credentials\n"
+        "for name in ('stoker', 'me'):\n"
+        "    one = Credentials(name)\n    one.refresh('Google')\n    print(one.token)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{PROVIDED}:{tmp_path}"}
+
+    words = [sys.executable, "-S", "-c", code]  # without the google-auth that is installed here
+    ran = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60)
+
+    assert (ran.stdout, ran.stderr) == ("anonymous\nof Google\n", "")

@@ -1,22 +1,26 @@
 """In the Python of a job: leads TensorFlow's gs:// paths to this machine's buckets, once TensorFlow is imported.
 
-Its own client has Google's host compiled in and heeds no emulator variable. Loaded at the start of a Python that has
-the variable (packaging/layer.py writes the line that does it), so: the standard library alone, valid on Python 3.7.
+Its own client has Google's host compiled in and heeds no emulator variable; and google-auth of old would ask Google for
+a token. Loaded at the start of a Python that has the variable (packaging/layer.py writes the line that does it), so:
+the standard library alone, valid on Python 3.7.
 """
 
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import Any
 
-_NAME = "tensorflow"
+# The module, and which of ours is called with it once it is there.
+_LED = {"tensorflow": ".tensorflow", "google.oauth2.credentials": ".credentials"}
+_NAMES = {"tensorflow": "TensorFlow", "google.oauth2.credentials": "google-auth"}
 
 
 class Watch:
-    """A finder that finds nothing itself: of one module, it gives the others' loader another step at the end."""
+    """A finder that finds nothing itself: of some modules, it gives the others' loader another step at the end."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != _NAME:
+        if name not in _LED:
             return None
         for finder in sys.meta_path:
             look = getattr(finder, "find_spec", None)
@@ -44,11 +48,10 @@ class Loader:
         module.__spec__.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
         try:
-            from .tensorflow import lead  # noqa: PLC0415, TID252  most programs never come here
-
-            lead(module)
-        except Exception as error:  # noqa: BLE001  a TensorFlow we do not know must still be importable
-            sys.stderr.write(f"stoker: gs:// paths in this TensorFlow go to Google: {type(error).__name__}: {error}\n")
+            import_module(_LED[module.__name__], __name__).lead(module)  # most programs never come here
+        except Exception as error:  # noqa: BLE001  one that we do not know must still be importable
+            why = f"{type(error).__name__}: {error}"
+            sys.stderr.write(f"stoker: gs:// paths in this {_NAMES[module.__name__]} go to Google: {why}\n")
 
 
 def watch() -> None:
