@@ -49,6 +49,13 @@ def test_paths_in_the_image_become_paths_of_the_directory(tmp_path: Path) -> Non
     assert found["environment"]["variables"] == {"MODE": "fast", "GREETING": "hello there", "OLD": "way"}
 
 
+def test_packages_of_the_system_are_known(tmp_path: Path) -> None:
+    lines = "RUN apt-get update && apt-get install -y \\\n  xvfb ffmpeg=7:4.1 xorg-dev wget && rm -rf /var/lib/apt\n"
+    file = write(tmp_path, f"FROM x\n{lines}RUN apt install swig\nCMD python a.py\n")
+
+    assert read_dockerfile(file).system == ("xvfb", "ffmpeg", "swig")
+
+
 @pytest.mark.parametrize(
     ("entry", "command"),
     [

@@ -45,6 +45,8 @@ def of_image(
     laid = lay_out(container, set(code.tree.paths))
     found = laid[1] if laid is not None else job_of(container, context)
     say(f"{image} is not run: its Dockerfile is, as `{' '.join(found['command'])}` with its requirements.")
+    if container.system:
+        say(f"The image has {', '.join(container.system)} of apt: what the code calls of it, this machine must have.")
     return overlay(found, values), code if laid is None else _laid_out(code, laid[0])
 
 

@@ -107,7 +107,9 @@ class _Begun:
     def __init__(self, epoch: int) -> None:
         self._epoch = epoch
 
-    def maybe_load_initial_counters_from_ckpt(self, steps_per_epoch: Any, initial_epoch: int) -> tuple[int, int]:
+    def maybe_load_initial_counters_from_ckpt(
+        self, steps_per_epoch: Any, initial_epoch: int, mode: Any = None
+    ) -> tuple[int, int]:
         return max(self._epoch, initial_epoch), 0
 
     # Before 2.13 it was this.

@@ -15,6 +15,11 @@ _VALUED = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-c",
 _TOOLS = re.compile(r"(pip|setuptools|wheel|cloudml-hypertune)\b", re.IGNORECASE)  # of the environment's, or ours
 _PYTHON = re.compile(r"(?:.*/)?python3?(?:\.\d+)?")
 _MODULE = re.compile(r"\bpython[\d.]*\s(?:-\w\s+)*?-m\s+([\w.-]+)")
+_APT = re.compile(r"\bapt(?:-get)?\s+(?:-\S+\s+)*install\s+([^&|;]+)")
+_OF_BUILDING = re.compile(
+    r"apt-\S+|build-essential|ca-certificates|cmake|curl|g\+\+|gcc|git|gnupg2?|make|pkg-config|python[\d.]*(-\S+)?|\S+-dev"
+    r"|software-properties-common|unzip|vim|wget"
+)
 _NAMES = ("Dockerfile", "dockerfile")
 
 
@@ -29,6 +34,7 @@ class Container:
     folder: str = "/"  # where the command runs
     copies: tuple[tuple[str, str], ...] = ()  # a path of the context, and where it is in the image
     entrypoint: tuple[str, ...] = ()
+    system: tuple[str, ...] = ()  # packages of apt that it installs
 
     def started(self, command: Iterable[str] = (), *, has_args: bool = False) -> "Container":
         """As a job starts it: its own command stands for the ENTRYPOINT and CMD, its arguments for the CMD alone."""
@@ -45,6 +51,7 @@ def read_dockerfile(path: Path, *, context: Path | None = None) -> Container:
     requirements: list[str] = []
     variables: dict[str, str] = {}
     folder, copies = "/", []
+    system: list[str] = []
     for instruction, rest in _instructions(path):
         match instruction:
             case "FROM":
@@ -54,6 +61,7 @@ def read_dockerfile(path: Path, *, context: Path | None = None) -> Container:
             case "RUN":
                 for found in PIP.finditer(rest):
                     requirements += pip_packages(found[1], beside=path.parent, context=context)
+                system += _of_apt(rest)
             case "WORKDIR":
                 folder = posixpath.join(folder, rest)
             case "ENV":
@@ -63,7 +71,7 @@ def read_dockerfile(path: Path, *, context: Path | None = None) -> Container:
     command = words.get("ENTRYPOINT", ()) + words.get("CMD", ())
     entrypoint = words.get("ENTRYPOINT", ())
     unique = tuple(dict.fromkeys(requirements))
-    return Container(base, command, unique, variables, folder, tuple(copies), entrypoint)
+    return Container(base, command, unique, variables, folder, tuple(copies), entrypoint, tuple(dict.fromkeys(system)))
 
 
 def find_dockerfile(folder: Path) -> Path | None:
@@ -110,6 +118,13 @@ def pip_packages(text: str, *, beside: Path, context: Path | None = None) -> lis
         elif not word.startswith(("-", "/")) and word not in (".", "./") and "$" not in word:
             found.append(word)
     return [line for line in found if not _TOOLS.match(line)]
+
+
+def _of_apt(text: str) -> list[str]:
+    """Packages that a RUN line installs of the system's; not those that only its own other lines need."""
+    words = [word for found in _APT.finditer(text) for word in found[1].split()]
+    names = [word.partition("=")[0] for word in words if not word.startswith("-") and "$" not in word]
+    return [name for name in names if not _OF_BUILDING.fullmatch(name)]
 
 
 def _instructions(path: Path) -> Iterable[tuple[str, str]]:
