@@ -71,7 +71,7 @@ def test_keras_says_how_long_an_epoch_of_endless_data_is_and_has_its_old_modules
         import sys
         import stoker.packaging.provided.stoker_old_imports
         from keras.datasets.cifar import load_batch
-        from stoker.compat.determined import keras_trial, old_optimizers
+        from stoker.compat.determined import keras_callbacks, keras_trial, old_optimizers
 
         class Endless:
             element_spec = None
@@ -88,6 +88,8 @@ def test_keras_says_how_long_an_epoch_of_endless_data_is_and_has_its_old_modules
         print(keras_trial._how_long({"x": data}, {"test_mode": True}, context)["steps_per_epoch"])
         New.__new__ = old_optimizers._choosing(New, Old)
         print(type(New()).__name__, type(New(lr=1, decay=2)).__name__)
+        begun = keras_callbacks._Begun(2)  # what Keras 2 asks, with the words that its releases do
+        print(begun.maybe_load_initial_counters_from_ckpt(5, 0, mode="train"), begun.maybe_load_initial_epoch_from_ckpt(3))
         context.get_experiment_config = dict
         keras_trial._how_long({"x": data}, {"max_length": {"epochs": 7}}, context)
         """,
@@ -95,5 +97,5 @@ def test_keras_says_how_long_an_epoch_of_endless_data_is_and_has_its_old_modules
         KERAS_BACKEND="torch",
     )
 
-    assert ran.stdout.splitlines() == ["True", "1", "New Old"], ran.stderr
+    assert ran.stdout.splitlines() == ["True", "1", "New Old", "(2, 0) 3"], ran.stderr
     assert "how long is one? Say so with records_per_epoch" in ran.stderr
