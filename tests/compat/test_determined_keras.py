@@ -89,7 +89,8 @@ def test_keras_says_how_long_an_epoch_of_endless_data_is_and_has_its_old_modules
         New.__new__ = old_optimizers._choosing(New, Old)
         print(type(New()).__name__, type(New(lr=1, decay=2)).__name__)
         begun = keras_callbacks._Begun(2)  # what Keras 2 asks, with the words that its releases do
-        print(begun.maybe_load_initial_counters_from_ckpt(5, 0, mode="train"), begun.maybe_load_initial_epoch_from_ckpt(3))
+        counters = begun.maybe_load_initial_counters_from_ckpt(5, 0, mode="train")
+        print(counters, begun.maybe_load_initial_epoch_from_ckpt(3))
         context.get_experiment_config = dict
         keras_trial._how_long({"x": data}, {"max_length": {"epochs": 7}}, context)
         """,
