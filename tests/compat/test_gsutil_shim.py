@@ -119,6 +119,7 @@ def test_code_in_a_job_finds_a_gsutil(folder: Path, tmp_path: Path, monkeypatch:
     (folder / "code" / "json.py").write_text("raise SystemExit('gsutil took a module of the job')\n")
     home = Home(tmp_path / "home").make()
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
     prepared = prepare({}, home=home)
     # As a job has it: its own path, and not a word of stoker's home.
     environment = {**prepared.variables, "PYTHONPATH": str(folder / "code")}

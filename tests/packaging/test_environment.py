@@ -234,15 +234,17 @@ def test_commands_of_the_environment_and_the_runtime_are_on_path(
 ) -> None:
     make_wheel(wheelhouse, "tiny", "1.0", files={"tiny.py": "def main(): print('hi')\n"}, entry_points=SCRIPT)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
 
     environment = prepare(on_lab("tiny"), home=home)
 
     folder = environment.python.parent.parent
     assert environment.variables == {
         "VIRTUAL_ENV": str(folder),
-        "PATH": f"{folder}/bin:{lab.python.parent}:/usr/bin:/bin:{provided_commands(home)}",
+        "PATH": f"{folder}/bin:{lab.python.parent}:{provided_commands(home)}:/usr/bin:/bin",
     }
     monkeypatch.setenv("PATH", f"/usr/bin:{lab.python.parent}:/bin")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/key.json")  # then the machine's own gsutil is meant
     places = f"{folder}/bin:/usr/bin:{lab.python.parent}:/bin:{provided_commands(home)}"
     assert prepare(on_lab("tiny"), home=home).variables["PATH"] == places
     done = subprocess.run(["tiny-command"], env=environment.variables, capture_output=True, text=True, check=True)

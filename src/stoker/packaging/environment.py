@@ -120,14 +120,16 @@ class _Order:
         inherited = os.environ.get("PATH", os.defpath).split(os.pathsep)
         if str(self.runtime.python.parent) not in inherited:  # else it keeps its place: /usr/bin is no venv's folder
             binaries.append(str(self.runtime.python.parent))
-        own = str(provided_commands(self.home))  # last: a machine's own gsutil is meant where there is one
+        own = [str(provided_commands(self.home))]
+        # A machine's own gsutil speaks to Google alone, which is meant where there are credentials for it.
+        places = [*inherited, *own] if "GOOGLE_APPLICATION_CREDENTIALS" in os.environ else [*own, *inherited]
         return PreparedEnvironment(
             python=self.folder / "bin" / "python",
             key=self.key,
             runtime=self.runtime.name,
             installed=installed,
             cached=cached,
-            variables={"VIRTUAL_ENV": str(self.folder), "PATH": os.pathsep.join([*binaries, *inherited, own])},
+            variables={"VIRTUAL_ENV": str(self.folder), "PATH": os.pathsep.join([*binaries, *places])},
         )
 
 
