@@ -10,6 +10,7 @@ from stoker.home import Home
 from stoker.packaging.check import Report, Row, Verdict, check
 from stoker.packaging.runtimes import Runtime
 from tests.packaging.made import contents, install, make_runtime, make_sdist, make_wheel, write
+from tests.processes import processes_with_environment
 
 pytestmark = pytest.mark.slow
 
@@ -67,6 +68,21 @@ def test_what_has_no_wheel_is_said_to_be_built(tmp_path: Path, home: Home, lab: 
 
     assert row.verdict is Verdict.BUILD
     assert "1.0 from source: it has no wheel for Python" in row.detail
+
+
+def test_resolving_that_does_not_end_is_ended_with_what_it_builds(
+    tmp_path: Path, home: Home, lab: Runtime, wheelhouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stoker.packaging.resolver._PATIENCE_S", 3.0)
+    toml = '[build-system]\nrequires = []\nbuild-backend = "b"\nbackend-path = ["."]\n'
+    make_sdist(wheelhouse, "slow", "1.0", {"pyproject.toml": toml, "b.py": "import time\ntime.sleep(600)\n"})
+    make_wheel(wheelhouse, "tiny", "1.0")
+
+    rows = checked(tmp_path, home, "tiny", "slow").rows
+
+    assert [row.verdict for row in rows] == [Verdict.CONFLICT, Verdict.CONFLICT]
+    assert "no releases that go together were found within" in rows[0].detail
+    assert processes_with_environment("UV_CACHE_DIR", str(tmp_path / "uv-cache")) == []
 
 
 def test_over_pinned_package_runs_when_the_runtime_is_preferred(

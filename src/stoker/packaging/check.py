@@ -16,7 +16,16 @@ from stoker.packaging.package import hash_of
 from stoker.packaging.project import Project, read_project
 from stoker.packaging.requirements import ARCHIVE_SUFFIXES, name_of, without_hashes
 from stoker.packaging.resolution import Resolution
-from stoker.packaging.resolver import Unresolvable, Wanted, has_wheels, is_met, parse, resolve_needs, without_wheel
+from stoker.packaging.resolver import (
+    Endless,
+    Unresolvable,
+    Wanted,
+    has_wheels,
+    is_met,
+    parse,
+    resolve_needs,
+    without_wheel,
+)
 from stoker.packaging.runtimes import Runtime, choose, list_runtimes
 from stoker.packaging.tree import source_of_package, walk
 
@@ -123,6 +132,7 @@ class _Attempt:
     resolution: Resolution | None = None
     from_source: frozenset[str] = frozenset()
     reason: str = ""
+    is_endless: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +148,7 @@ class _Judge:
         try:
             resolution = resolve_needs(needs, self.installed, home=self.home, archives=archives)
         except Unresolvable as error:
-            return _Attempt(reason=error.reason)
+            return _Attempt(reason=error.reason, is_endless=isinstance(error, Endless))
         from_source = without_wheel(resolution.lines, self.installed) if resolution.installer == "uv" else set()
         return _Attempt(resolution, frozenset(from_source))
 
@@ -153,6 +163,8 @@ class _Judge:
             return Row(shown, has, Verdict.OK, f"{has} instead, as --prefer-runtime says" if over_pinned else "")
         if whole.resolution is not None:
             return Row(shown, has, *self._plan(line, has, whole))
+        if whole.is_endless:  # each alone may take as long
+            return Row(shown, has, Verdict.CONFLICT, whole.reason)
         options = tuple(one for one in self.needs.requirements if one.startswith("-"))
         alone = self.attempt(Needs(requirements=(line, *options), prefer_runtime=self.needs.prefer_runtime), ())
         if alone.resolution is None:

@@ -30,12 +30,23 @@ _WOULD_INSTALL = re.compile(
 )
 
 
+_PATIENCE_S = 60.0
+_ENDLESS = (
+    f"no releases that go together were found within {_PATIENCE_S:g} s. Pin the versions that you had, at least of the"
+    " largest of them."
+)
+
+
 class Unresolvable(UsageError):
     """The needs cannot be met; `reason` is the resolver's own explanation, short."""
 
     def __init__(self, message: str, *, reason: str) -> None:
         self.reason = reason
         super().__init__(message)
+
+
+class Endless(Unresolvable):
+    """It was not found out whether they can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +137,11 @@ def _ask_uv(needs: Needs, wanted: Wanted, installed: Installed, *, home: Home, a
         request = _Request(needs, wanted, installed, archives, Path(scratch))
         uv = Uv(installed.runtime, Path(scratch))
         for hold in (True, False):
-            done = uv.run([*request.words(hold=hold), "--python", str(python)])
+            try:
+                done = uv.run([*request.words(hold=hold), "--python", str(python)], within_s=_PATIENCE_S)
+            except TimeoutError as error:
+                text = f"The requirements cannot be met on {installed.runtime}: {_ENDLESS}"
+                raise Endless(text, reason=_ENDLESS) from error
             if done.returncode == 0:
                 return Resolution("uv", _new_lines(done.stderr + done.stdout, wanted, archives))
     too_old = installed.runtime.interpreter.numbers < _OLDEST_FOR_UV and "No solution found" not in done.stderr

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from stoker import processes
 from stoker.errors import StokerError
 from stoker.packaging.pip_settings import uv_settings
 from stoker.packaging.runtimes import Runtime
@@ -26,8 +27,8 @@ class Uv:
     runtime: Runtime
     folder: Path
 
-    def run(self, words: Sequence[str]) -> "subprocess.CompletedProcess[str]":
-        """Run `uv WORDS`; the caller looks at the return code."""
+    def run(self, words: Sequence[str], *, within_s: float | None = None) -> "subprocess.CompletedProcess[str]":
+        """Run `uv WORDS`; the caller looks at the return code. TimeoutError when it takes longer than it may."""
         environment = {key: value for key, value in os.environ.items() if key not in _HIDDEN}
         settings = uv_settings(environment, prefixes=(self.runtime.python.parent.parent,))
         environment.update(settings.variables)
@@ -37,15 +38,25 @@ class Uv:
         command = [_find_uv(), *words, "--color", "never", "--no-progress"]
         if settings.no_index:
             command.append("--no-index")
-        return subprocess.run(
+        with subprocess.Popen(
             command,
             cwd=self.folder,
             env=environment,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-        )
+        ) as process:
+            try:
+                stdout, stderr = process.communicate(timeout=within_s)
+            except subprocess.TimeoutExpired as error:
+                raise TimeoutError(f"uv took longer than {within_s:g} s") from error
+            finally:
+                if process.poll() is None:  # what it builds first, or that would go on, and hold our pipes open
+                    processes.end_all(lambda: processes.descendants(process.pid))
+                    process.kill()
+        return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
 
 
 def short_reason(stderr: str) -> str:
