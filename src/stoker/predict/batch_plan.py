@@ -155,17 +155,24 @@ def _quoted_lines(stream: BinaryIO, size: int, target: int) -> "Iterator[tuple[i
     """The same for CSV, where a newline inside of quotes ends nothing: whether one is, only all before it can tell."""
     at, cut, quotes, row = 0, 0, 0, 1
     while chunk := stream.read(_CHUNK):
-        place = chunk.rfind(b"\n") + 1
-        has_quotes = b'"' in chunk  # to look is much quicker than to count
-        while place and (quotes + (chunk.count(b'"', 0, place) if has_quotes else 0)) % 2:
-            place = chunk.rfind(b"\n", 0, place - 1) + 1 if has_quotes else 0
+        place = last_line_end(chunk, quotes=quotes)
         rows = chunk.count(b"\n")
         if place and at + place - cut >= target and at + place < size:
             cut = at + place
             yield cut, row + rows - chunk.count(b"\n", place)
         row += rows
-        quotes += chunk.count(b'"') if has_quotes else 0
+        quotes += chunk.count(b'"') if b'"' in chunk else 0
         at += len(chunk)
+
+
+def last_line_end(data: bytes, *, quotes: int = 0) -> int:
+    """Behind the last newline that is outside of quotes, with so many quotes before the data; 0 without one."""
+    place = data.rfind(b"\n") + 1
+    if b'"' not in data:  # to look is much quicker than to count
+        return 0 if quotes % 2 else place
+    while place and (quotes + data.count(b'"', 0, place)) % 2:
+        place = data.rfind(b"\n", 0, place - 1) + 1
+    return place
 
 
 def _records(stream: BinaryIO, size: int, target: int) -> "Iterator[tuple[int, int | None]]":

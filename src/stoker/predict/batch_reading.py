@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from stoker.errors import StokerError
-from stoker.predict.batch_plan import Plan, Shard, is_gzip
+from stoker.predict.batch_plan import Plan, Shard, is_gzip, last_line_end
 from stoker.storage import Storage
 from stoker.storage.tfrecord import HEAD_BYTES, TAIL_BYTES, is_whole, length_in
 
@@ -114,14 +114,9 @@ def _text(stream: BinaryIO, shard: Shard, *, end: int | None, quoted: bool) -> I
 
 
 def _last_line_end(data: bytes, *, quoted: bool) -> int:
-    place = data.rfind(b"\n") + 1
-    if quoted and b'"' in data:
-        while place and data.count(b'"', 0, place) % 2:
-            place = data.rfind(b"\n", 0, place - 1) + 1
-        if (
-            place == 0 and len(data) > _MAX_LINE // 4
-        ):  # a quote that nobody closed; its lines are told apart all the same
-            place = data.rfind(b"\n") + 1
+    place = last_line_end(data) if quoted else data.rfind(b"\n") + 1
+    if place == 0 and len(data) > _MAX_LINE // 4:  # a quote that nobody closed; its lines are told apart all the same
+        place = data.rfind(b"\n") + 1
     return place
 
 
