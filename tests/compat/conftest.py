@@ -5,11 +5,13 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.e2e.command import Result, stoker
 
 Ran = subprocess.CompletedProcess[str]
 
@@ -51,3 +53,11 @@ def script(tmp_path: Path) -> Callable[..., Ran]:
 
 def events(run_dir: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run_dir / "events.jsonl").read_text().splitlines()]
+
+
+def follow_experiment(code: Path, files: Mapping[str, str]) -> Result:
+    """`stoker experiment create const.yaml .` in a new directory of these files, to its end."""
+    code.mkdir()
+    for name, text in files.items():
+        (code / name).write_text(text)
+    return stoker("experiment", "create", "const.yaml", ".", "--follow-first-trial", cwd=code)

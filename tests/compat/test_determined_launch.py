@@ -9,7 +9,7 @@ from stoker.home import Home
 from stoker.packaging.requirements import OVERRIDE
 from stoker.packaging.tree import source_of_directory, walk
 from stoker.schema.dialects import determined
-from tests.e2e.command import stoker
+from tests.compat.conftest import follow_experiment
 from tests.e2e.conftest import home
 
 __all__ = ["home"]  # a fixture, for the tests here
@@ -39,12 +39,7 @@ max_restarts: 0
 
 @pytest.mark.slow
 def test_ranks_that_ask_for_nccl_have_gloo_where_there_is_no_gpu(tmp_path: Path, home: Home) -> None:
-    code = tmp_path / "code"
-    code.mkdir()
-    (code / "train.py").write_text(TRAIN)
-    (code / "const.yaml").write_text(CONFIG)
-
-    ran = stoker("experiment", "create", "const.yaml", ".", "--follow-first-trial", cwd=code)
+    ran = follow_experiment(tmp_path / "code", {"train.py": TRAIN, "const.yaml": CONFIG})
 
     assert "backend gloo sum 3.0" in ran.out, ran.out + ran.err
     assert "There is no pool 'a100s' here: it runs in pool 'local'." in ran.err

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from stoker.home import Home
-from tests.compat.conftest import Ran, events
-from tests.e2e.command import stoker
+from tests.compat.conftest import Ran, events, follow_experiment
 from tests.e2e.conftest import home
 
 __all__ = ["home"]  # a fixture, for the tests here
@@ -173,12 +172,7 @@ max_restarts: 0
 
 @pytest.mark.slow
 def test_several_optimizers_learn_in_turn_from_all_ranks_batches(tmp_path: Path, home: Home) -> None:
-    code = tmp_path / "code"
-    code.mkdir()
-    (code / "model_def.py").write_text(TWO_OPTIMIZERS)
-    (code / "const.yaml").write_text(CONFIG)
-
-    ran = stoker("experiment", "create", "const.yaml", ".", "--follow-first-trial", cwd=code)
+    ran = follow_experiment(tmp_path / "code", {"model_def.py": TWO_OPTIMIZERS, "const.yaml": CONFIG})
 
     assert "SUCCEEDED" in ran.out + ran.err, ran.out + ran.err
     # One rank has the zeros and one the twos: only their mean moves the weights by 1 a batch, and by 2 a batch.

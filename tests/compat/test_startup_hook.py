@@ -6,7 +6,7 @@ import pytest
 
 from stoker.compat.migrate.hooks import Hook, split_hook
 from stoker.home import Home
-from tests.e2e.command import stoker
+from tests.compat.conftest import follow_experiment
 from tests.e2e.conftest import home
 
 __all__ = ["home"]  # a fixture, for the tests here
@@ -48,11 +48,11 @@ fi
 
 @pytest.mark.slow
 def test_hook_is_sourced_before_the_entrypoint(tmp_path: Path, home: Home) -> None:
-    code = tmp_path / "code"
-    code.mkdir()
-    (code / "startup-hook.sh").write_text("export FROM_HOOK=yes\necho hooked\n")
-    (code / "train.py").write_text("import os; print('from hook:', os.environ['FROM_HOOK'])\n")
-    (code / "const.yaml").write_text("entrypoint: python3 train.py\nsearcher: {name: single, metric: loss}\n")
-    ran = stoker("experiment", "create", "const.yaml", ".", "--follow-first-trial", cwd=code)
+    files = {
+        "startup-hook.sh": "export FROM_HOOK=yes\necho hooked\n",
+        "train.py": "import os; print('from hook:', os.environ['FROM_HOOK'])\n",
+        "const.yaml": "entrypoint: python3 train.py\nsearcher: {name: single, metric: loss}\n",
+    }
+    ran = follow_experiment(tmp_path / "code", files)
     assert "hooked" in ran.out, ran.err
     assert "from hook: yes" in ran.out

@@ -59,6 +59,14 @@ async def said(stream: AsyncIterator[str], event: str) -> str:
     raise AssertionError(f"the stream ended without {event}")
 
 
+async def heard_and_left(topics: Hub) -> str:
+    """The last id that a client had, who listened for a moment."""
+    stream = topics.stream(["counter"], None)
+    last_id = await said(stream, "hello")
+    await stream.aclose()
+    return last_id
+
+
 def test_client_that_comes_back_is_resynced_when_the_topic_had_ended_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -69,9 +77,7 @@ def test_client_that_comes_back_is_resynced_when_the_topic_had_ended_meanwhile(
 
     async def body(live: Live) -> None:
         topics = Hub(live, lambda name: Counter(at))
-        first = topics.stream(["counter"], None)
-        last_id = await said(first, "hello")
-        await first.aclose()
+        last_id = await heard_and_left(topics)
         while topics._topics:  # nobody listens: it ends
             await asyncio.sleep(0.01)
         at[0] = 1
@@ -89,9 +95,7 @@ def test_client_that_comes_back_to_a_topic_that_went_on_is_not_resynced() -> Non
 
     async def body(live: Live) -> None:
         topics = Hub(live, lambda name: Counter(at))
-        first = topics.stream(["counter"], None)
-        last_id = await said(first, "hello")
-        await first.aclose()
+        last_id = await heard_and_left(topics)
         at[0] = 1
         live.job_changed("job")
         while not topics._ring:
