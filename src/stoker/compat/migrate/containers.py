@@ -120,10 +120,15 @@ def pip_packages(text: str, *, beside: Path, context: Path | None = None) -> lis
     return [line for line in found if not _TOOLS.match(line)]
 
 
+def apt_packages(text: str) -> list[str]:
+    """What shell text installs of the system's packages."""
+    words = [word for found in _APT.finditer(text) for word in found[1].split()]
+    return [word for word in words if not word.startswith("-")]
+
+
 def _of_apt(text: str) -> list[str]:
     """Packages that a RUN line installs of the system's; not those that only its own other lines need."""
-    words = [word for found in _APT.finditer(text) for word in found[1].split()]
-    names = [word.partition("=")[0] for word in words if not word.startswith("-") and "$" not in word]
+    names = [word.partition("=")[0] for word in apt_packages(text) if "$" not in word]
     return [name for name in names if not _OF_BUILDING.fullmatch(name)]
 
 

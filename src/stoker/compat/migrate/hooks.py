@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoker.compat.migrate.containers import PIP, pip_packages
+from stoker.compat.migrate.containers import PIP, apt_packages, pip_packages
 
 NAME = "startup-hook.sh"
 
@@ -38,7 +38,7 @@ def split_hook(text: str, *, beside: Path) -> Hook:
         elif (found := PIP.fullmatch(command)) and not _is_of_hook(packages := pip_packages(found[1], beside=beside)):
             requirements += packages
         elif _is_apt(command):
-            system += [word for part in command.split("&&") for word in _installed(part.split("#")[0])]
+            system += [word for part in command.split("&&") for word in apt_packages(part.split("#")[0])]
         else:
             rest.append(line)
     is_code = any(line.strip() and not line.lstrip().startswith("#") for line in rest)
@@ -55,8 +55,3 @@ def _is_of_hook(packages: list[str]) -> bool:
 def _is_apt(command: str) -> bool:
     """All of the line: there is no container to install into, and what comes of it is the machine's."""
     return all(_APT.fullmatch(_FRONT.sub("", part.strip(), count=1)) for part in command.split("&&"))
-
-
-def _installed(command: str) -> list[str]:
-    _, verb, words = command.partition(" install ")
-    return [word for word in words.split() if not word.startswith("-")] if verb else []
