@@ -12,7 +12,7 @@ import pytest
 from stoker.client import Client
 from stoker.home import Home
 from stoker.schema.state import JobState
-from tests.e2e.command import STOKER, Result, stoker, submit, write_package
+from tests.e2e.command import DEADLINE_S, STOKER, Result, stoker, submit, write_package
 from tests.processes import wait_until
 
 pytestmark = pytest.mark.slow
@@ -412,3 +412,24 @@ def test_local_train_of_the_current_directory(project: Path) -> None:
 
     assert result.code == 0, result.err
     assert result.out.startswith("args []\n")
+
+
+def test_the_page_is_opened_for_somebody_at_a_screen(home: Home, tmp_path: Path) -> None:
+    browser, opened = tmp_path / "browser", tmp_path / "opened"
+    browser.write_text(f'#!/bin/sh\necho "$1" >> {opened}\n')
+    browser.chmod(0o755)
+    keyboard, terminal = os.openpty()
+
+    def at_the_terminal(*words: str) -> None:
+        environment = {**os.environ, "BROWSER": str(browser)}
+        subprocess.run([*STOKER, "ui", *words], stdout=terminal, env=environment, check=True, timeout=DEADLINE_S)
+
+    url = stoker("ui", variables={"BROWSER": str(browser)}).out.strip()
+    at_the_terminal("--no-open")
+    assert not opened.exists()
+
+    at_the_terminal()
+
+    assert opened.read_text().strip() == url
+    os.close(terminal)
+    os.close(keyboard)
