@@ -111,6 +111,35 @@ def test_skip_link_and_dialog_take_the_focus_and_give_it_back(page: Page, site: 
     assert page.evaluate("document.activeElement.id") == "main"
 
 
+def test_focus_stays_where_news_redraw_the_page(page: Page, site: Site) -> None:
+    site.submit("redrawn", "sleep", "600")
+    page.goto(f"{site.url}/jobs/redrawn")
+    head = page.locator(".job-head")
+    with site.client() as client:
+        for priority, at in enumerate((head.get_by_role("link", name="Log"), head.get_by_role("button", name="Pause")), 1):
+            at.focus()
+            client.update("redrawn", priority=priority)
+            expect(head).to_contain_text(f"priority {priority}")
+            expect(at).to_be_focused()
+        client.kill("redrawn")
+
+
+def test_focus_stays_where_a_table_or_a_legend_is_drawn_anew(page: Page, site: Site, demo: Demo) -> None:
+    page.goto(f"{site.url}/jobs/{demo.search}")
+    table = page.get_by_role("grid", name="Trials")
+    sort = table.get_by_role("button", name="Ran for")
+    sort.focus()
+    page.keyboard.press("Enter")
+    expect(table.get_by_role("columnheader", name="Ran for")).to_have_attribute("aria-sort", "ascending")
+    expect(sort).to_be_focused()
+
+    line = page.locator('[data-card="curve-loss"]').get_by_role("button", name="trial").first
+    line.focus()
+    page.keyboard.press("Enter")
+    expect(line).to_have_attribute("aria-pressed", "false")
+    expect(line).to_be_focused()
+
+
 def test_sign_in_page_is_for_everybody(browser: Browser, site: Site) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": 800})
     page.goto(site.url)

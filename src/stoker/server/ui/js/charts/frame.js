@@ -18,7 +18,7 @@ export class Frame {
   constructor({ name = "chart", size = "", interactive = true }) {
     this.name = name;
     this.tip = h("div", { class: "tip", hidden: true });
-    this.canvas = h("canvas", { role: "img", tabIndex: interactive ? 0 : -1 });
+    this.canvas = h("canvas", { role: "img", tabIndex: interactive ? 0 : -1, "aria-label": name }); // a sentence once it is drawn
     this.element = h("div", { class: `chart ${size}` }, this.canvas, this.tip);
     this.width = 0;
     this.height = 0;

@@ -1,6 +1,6 @@
 // Lines over steps, epochs or time: smoothing, log axes, zoom, hover across all of them, and points that keep coming.
 
-import { h, settled } from "../core/dom.js";
+import { fill, h, settled } from "../core/dom.js";
 import { duration, number, roundDuration, whole } from "../core/format.js";
 import { color, seriesStyle } from "../core/theme.js";
 import { bestSoFar, lowerBound, minMax, nearest, smooth } from "./decimate.js";
@@ -203,7 +203,7 @@ class LineChart extends Frame {
   }
 
   #drawLegend() {
-    this.legend.replaceChildren(...this.series.slice(0, 40).map((one) => {
+    fill(this.legend, this.series.slice(0, 40).map((one) => {
       const style = seriesStyle(one.at);
       const button = h("button", { type: "button", "aria-pressed": String(!this.state.hidden.has(one.id)), title: "Show or hide" },
         h("i", { class: one.kind === "validation" || style.dash.length ? "dash" : "", style: { borderColor: `var(--s${one.at % 10})` } }), h("span", {}, one.name));

@@ -47,10 +47,25 @@ function append(element, children) {
 
 /** Replace what an element holds. */
 export function fill(element, ...children) {
-  element.replaceChildren();
-  append(element, children);
+  keepFocus(element, () => {
+    element.replaceChildren();
+    append(element, children);
+  });
   return element;
 }
+
+/** Change what an element holds: who was at a part of it is at the part that took its place. */
+export function keepFocus(element, change) {
+  const at = document.activeElement;
+  const inside = at !== element && element.contains(at);
+  change();
+  if (!inside || document.activeElement === at) return;
+  const known = nameOf(at);
+  const there = element.contains(at) ? at : [...element.querySelectorAll(at.tagName)].find((one) => nameOf(one) === known);
+  there?.focus({ preventScroll: true });
+}
+
+const nameOf = (element) => element.getAttribute("href") ?? element.getAttribute("aria-label") ?? element.textContent;
 
 /** Set text only if it is another one: a selection in it survives. */
 export function setText(element, text) {

@@ -53,11 +53,7 @@ export async function mount(root, ctx) {
 async function showHead(head, page, changed) {
   const { job } = page;
   if (job.state === "FAILED" && page.failingLine === undefined) page.failingLine = await failingLine(page);
-  if (head.contains(document.activeElement)) head.dataset.focus = document.activeElement.textContent;
   fill(head, jobHeader(job, { changed, failingLine: page.failingLine }));
-  const again = [...head.querySelectorAll("button")].find((button) => button.textContent === head.dataset.focus);
-  again?.focus({ preventScroll: true });
-  delete head.dataset.focus;
 }
 
 /** The number of the last line that says ERROR, or of the traceback's end. */

@@ -153,7 +153,7 @@ function bestCell(job) {
 const ranFor = (job) => (job.started ? (job.ended || Date.now() / 1000) - job.started : null);
 
 function actionsCell(job) {
-  const button = h("button", { type: "button", class: "icon plain", "aria-haspopup": "menu", "aria-label": `Actions for ${job.id}`, dataset: { stop: "menu" }, tabIndex: -1 }, "⋯");
+  const button = h("button", { type: "button", class: "icon plain", "aria-haspopup": "menu", "aria-label": `Actions for ${job.id}`, tabIndex: -1 }, "⋯");
   button.addEventListener("click", (event) => { event.stopPropagation(); menu(button, actionsOf(job)); });
   return button;
 }

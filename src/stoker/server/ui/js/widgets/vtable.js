@@ -1,6 +1,6 @@
 // A table of any length: only the rows in sight are in the page.
 
-import { csv, download, h, oncePerFrame } from "../core/dom.js";
+import { csv, download, fill, h, keepFocus, oncePerFrame } from "../core/dom.js";
 import { plain } from "../core/format.js";
 import { query } from "../core/route.js";
 import { menu } from "./menu.js";
@@ -175,7 +175,7 @@ class VirtualTable {
       const down = this.sortBy.startsWith("-");
       const title = column.title || h("span", { class: "sr" }, column.id);
       const inner = column.sort === false || !column.value ? title
-        : h("button", { type: "button", tabIndex: -1, onclick: () => this.#sortOn(column) }, column.title, sorted ? (down ? " ↓" : " ↑") : "");
+        : h("button", { type: "button", tabIndex: -1, onclick: () => this.#sortOn(column) }, column.title);
       return h("div", {
         class: `vt-cell${column.num ? " num" : ""}`, role: "columnheader", title: column.help || "",
         "aria-sort": sorted ? (down ? "descending" : "ascending") : column.value ? "none" : null,
@@ -187,14 +187,21 @@ class VirtualTable {
     // Rows are grids of their own: only with one least width do their columns stand under each other.
     const least = widths.reduce((sum, width) => sum + Number.parseFloat(/[\d.]+(?=px)/.exec(width)?.[0] ?? 90), 8 + (this.options.selectable ? 34 : 0));
     this.element.style.setProperty("--least", `${least}px`);
-    this.head.replaceChildren(h("div", { class: "vt-row", role: "row" }, cells));
+    fill(this.head, h("div", { class: "vt-row", role: "row" }, cells));
   }
 
   #selectAllBox() {
     this.allBox = h("input", { type: "checkbox", tabIndex: -1, "aria-label": "Select all", onchange: () => {
       this.select(this.allBox.checked ? this.shown.map(this.options.key) : []);
     } });
+    this.#markAllBox();
     return this.allBox;
+  }
+
+  #markAllBox() {
+    if (!this.allBox) return;
+    this.allBox.checked = this.selected.size > 0 && this.selected.size === this.shown.length;
+    this.allBox.indeterminate = this.selected.size > 0 && !this.allBox.checked;
   }
 
   #sortOn(column) {
@@ -207,8 +214,7 @@ class VirtualTable {
 
   #redraw() {
     this.#drawHead();
-    this.live.clear();
-    this.body.replaceChildren();
+    for (const one of this.live.values()) one.row = null; // each is drawn anew in its place
     this.refresh();
   }
 
@@ -252,9 +258,7 @@ class VirtualTable {
     if (!one || one.row !== row) {
       const element = this.#rowElement(row, id);
       if (one) {
-        const focused = one.element.contains(document.activeElement) && document.activeElement.dataset.stop;
-        one.element.replaceWith(element);
-        if (focused) element.querySelector(`[data-stop="${focused}"]`)?.focus({ preventScroll: true });
+        keepFocus(this.body, () => one.element.replaceWith(element));
       } else this.body.append(element);
       one = { element, row };
       this.live.set(id, one);
@@ -278,7 +282,7 @@ class VirtualTable {
     element.dataset.key = id;
     if (this.options.selectable) {
       element.append(h("div", { class: "vt-cell", role: "gridcell" },
-        h("input", { type: "checkbox", tabIndex: -1, "aria-label": `Select ${id}`, dataset: { stop: "select" } })));
+        h("input", { type: "checkbox", tabIndex: -1, "aria-label": `Select ${id}` })));
     }
     for (const column of this.#columns()) {
       const content = column.cell ? column.cell(row) : plain(column.value(row));
@@ -316,10 +320,7 @@ class VirtualTable {
   }
 
   #selectionChanged() {
-    if (this.allBox) {
-      this.allBox.checked = this.selected.size > 0 && this.selected.size === this.shown.length;
-      this.allBox.indeterminate = this.selected.size > 0 && !this.allBox.checked;
-    }
+    this.#markAllBox();
     this.draw();
     this.options.onSelect?.(this.selected);
   }
