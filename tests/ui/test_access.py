@@ -115,8 +115,9 @@ def test_focus_stays_where_news_redraw_the_page(page: Page, site: Site) -> None:
     site.submit("redrawn", "sleep", "600")
     page.goto(f"{site.url}/jobs/redrawn")
     head = page.locator(".job-head")
+    parts = (head.get_by_role("link", name="Log"), head.get_by_role("button", name="Pause"))
     with site.client() as client:
-        for priority, at in enumerate((head.get_by_role("link", name="Log"), head.get_by_role("button", name="Pause")), 1):
+        for priority, at in enumerate(parts, start=1):
             at.focus()
             client.update("redrawn", priority=priority)
             expect(head).to_contain_text(f"priority {priority}")

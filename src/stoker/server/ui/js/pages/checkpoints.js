@@ -1,25 +1,46 @@
 // Checkpoints, and the button that makes a model of one.
 
-import { h } from "../core/dom.js";
+import { get } from "../core/api.js";
+import { fill, h } from "../core/dom.js";
 import { bytes, number, timeAgo, whole } from "../core/format.js";
 import { trialPath } from "../core/route.js";
-import { empty } from "../widgets/states.js";
-import { table } from "./parts.js";
-import { registerTrial } from "./saved_models.js";
+import { empty, failure, loading } from "../widgets/states.js";
+import { card, listCard } from "./parts.js";
+import { registerButton, registerTrial, savedModels } from "./saved_models.js";
 
-/** A table of checkpoints (GET /jobs/{job}/checkpoints), newest first; with `metric`, its value at each. */
-export function checkpointTable(job, checkpoints, { metric = null, showTrial = true } = {}) {
+/** What a job, or one trial of it, has kept: checkpoints, and models if its code saved some. Returns what closes it. */
+export function showCheckpoints(panel, { job, path, ctx, trial = null }) {
+  let cards = [], closed = false;
+  fill(panel, loading());
+  Promise.all([get(`${path}/checkpoints`, { query: { trial }, signal: ctx.signal }), get(`${path}/models`, { signal: ctx.signal })]).then(([list, models]) => {
+    if (closed) return;
+    const saved = models.filter((one) => trial === null || one.trial === trial);
+    cards = [checkpointCard(job, list, { showTrial: trial === null && Boolean(job.spec.search) }), ...(saved.length ? [savedModels(job, saved)] : [])];
+    fill(panel, h("div", { class: "stack" }, cards.map((one) => one.element)));
+  }, (error) => { if (error.name !== "AbortError") fill(panel, failure(error)); });
+  return () => { closed = true; cards.forEach((one) => one.close()); };
+}
+
+/** {element, close} of GET /jobs/{job}/checkpoints, newest first. */
+function checkpointCard(job, checkpoints, { showTrial }) {
+  const words = { title: "Checkpoints", sub: whole(checkpoints.length), name: "checkpoints" };
   if (!checkpoints.length) {
-    return empty("No checkpoints yet", "Code saves one with ctx.save_checkpoint(path, step); stoker's trainers do it by themselves.");
+    const none = empty("No checkpoints yet", "Code saves one with ctx.save_checkpoint(path, step); stoker's trainers do it by themselves.");
+    return { element: card(words, none), close() {} };
   }
-  const names = metric ? [metric] : metricNames(checkpoints);
-  const head = [...(showTrial ? ["Trial"] : []), { name: "Step", num: true }, ...names.map((name) => ({ name, num: true })),
-    { name: "Size", num: true }, "Saved", { name: "Where", kind: "path" }, ""];
-  return table("Checkpoints", head, [...checkpoints].reverse().map((one) => [
-    ...(showTrial ? [h("a", { href: trialPath(job.id, one.trial) }, String(one.trial))] : []),
-    whole(one.step), ...names.map((name) => number(valueOf(one, name))), bytes(one.size_bytes), timeAgo(one.time), one.path,
-    h("button", { type: "button", onclick: () => register(job, one) }, "Register as model"),
-  ]));
+  return listCard(words, [...checkpoints].reverse(), { key: (one) => `${one.trial} ${one.path}`, columns: columns(job, checkpoints, showTrial) });
+}
+
+function columns(job, checkpoints, showTrial) {
+  return [
+    ...(showTrial ? [{ id: "trial", title: "Trial", num: true, width: "80px", value: (one) => one.trial, cell: (one) => h("a", { class: "name", href: trialPath(job.id, one.trial) }, String(one.trial)) }] : []),
+    { id: "step", title: "Step", num: true, value: (one) => one.step, cell: (one) => whole(one.step) },
+    ...metricNames(checkpoints).map((name) => ({ id: `metric.${name}`, title: name, num: true, value: (one) => valueOf(one, name), cell: (one) => number(valueOf(one, name)) })),
+    { id: "size", title: "Size", num: true, value: (one) => one.size_bytes, cell: (one) => bytes(one.size_bytes) },
+    { id: "saved", title: "Saved", value: (one) => one.time, cell: (one) => timeAgo(one.time) },
+    { id: "path", title: "Where", width: "minmax(160px, 3fr)", value: (one) => one.path },
+    { id: "register", title: "", width: "160px", sort: false, cell: (one) => registerButton(() => register(job, one)) },
+  ];
 }
 
 function register(job, { trial, step, path }) {

@@ -4,16 +4,15 @@ import { get, getTagged, resource } from "../core/api.js";
 import { fill, h, soon } from "../core/dom.js";
 import { stateMark } from "../core/format.js";
 import { jobPath } from "../core/route.js";
-import { failure, loading, notices } from "../widgets/states.js";
+import { loading, notices } from "../widgets/states.js";
 import { tabs } from "../widgets/tabs.js";
-import { checkpointTable } from "./checkpoints.js";
+import { showCheckpoints } from "./checkpoints.js";
 import { showCode } from "./code.js";
 import { curves } from "./curves.js";
 import { showConfig } from "./job_config.js";
 import { jobHeader } from "./job_header.js";
 import { card, table } from "./parts.js";
 import { searchOverview } from "./search.js";
-import { savedModels } from "./saved_models.js";
 
 const POINTS = 800;
 const REFRESH_MS = 500;
@@ -71,7 +70,7 @@ function showTabs(place, page) {
   const { job, ctx } = page;
   const items = [
     { id: "overview", title: job.spec.search ? "Search" : "Curves", show: (panel) => overview(panel, page) },
-    { id: "checkpoints", title: "Checkpoints & models", show: (panel) => checkpoints(panel, page) },
+    { id: "checkpoints", title: "Checkpoints & models", show: (panel) => showCheckpoints(panel, page) },
     { id: "code", title: "Code", show: (panel) => showCode(panel, page.job, ctx.signal) },
     { id: "config", title: "Config & environment", show: (panel) => showConfig(panel, page.job, ctx.signal) },
     ...(job.spec.search ? [] : [{ id: "runs", title: "Runs", show: (panel) => { fill(panel, runsCard(page.job.trials[0])); } }]),
@@ -90,15 +89,6 @@ function overview(panel, page) {
 
 async function readSeries({ path, ctx }, axis) {
   return [await get(`${path}/series`, { query: { ...axis, points: POINTS }, signal: ctx.signal })];
-}
-
-function checkpoints(panel, { job, path, ctx }) {
-  fill(panel, loading());
-  Promise.all([get(`${path}/checkpoints`, { signal: ctx.signal }), get(`${path}/models`, { signal: ctx.signal })]).then(
-    ([list, models]) => fill(panel,
-      card({ title: "Checkpoints", sub: String(list.length), name: "checkpoints" }, checkpointTable(job, list, { showTrial: Boolean(job.spec.search) })),
-      models.length ? savedModels(job, models) : null),
-    (error) => { if (error.name !== "AbortError") fill(panel, failure(error)); });
 }
 
 /** The attempts at a trial, and why each ended. */

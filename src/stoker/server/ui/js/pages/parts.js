@@ -3,6 +3,7 @@
 import { h } from "../core/dom.js";
 import { plain } from "../core/format.js";
 import { dialog } from "../widgets/dialog.js";
+import { vtable } from "../widgets/vtable.js";
 import { flatten } from "./where.js";
 
 /** A card: `title`, what is said beside it, tools at its right end, and what is in it. */
@@ -10,6 +11,16 @@ export function card({ title, sub = "", tools = [], wide = false, name = "" }, .
   return h("section", { class: `card${wide ? " wide" : ""}`, "aria-label": title, dataset: name ? { card: name } : {} },
     h("header", {}, h("h2", {}, title), sub && h("span", { class: "muted small" }, sub), h("span", { class: "grow" }), tools),
     content);
+}
+
+/** A card with a table of as many rows as there may be (see vtable), no higher than they are: {element, close}. */
+export function listCard(words, rows, options) {
+  const list = vtable({ label: words.title, name: `${words.name}.`, ...options });
+  list.setRows(rows);
+  const element = card(words, list.element);
+  element.classList.add("list-card");
+  element.style.setProperty("--rows", rows.length);
+  return { element, close: () => list.close() };
 }
 
 /** A card's content with room around it. */

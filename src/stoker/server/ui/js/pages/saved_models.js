@@ -2,19 +2,27 @@
 
 import { get, post } from "../core/api.js";
 import { h } from "../core/dom.js";
-import { bytes, number, timeAgo } from "../core/format.js";
+import { bytes, number, timeAgo, whole } from "../core/format.js";
 import { modelPath } from "../core/route.js";
 import { attempt } from "../widgets/toast.js";
-import { askFor, card, table } from "./parts.js";
+import { askFor, listCard } from "./parts.js";
 
-/** A card of GET /jobs/{job}/models. */
+/** A card of GET /jobs/{job}/models, newest first: {element, close}. */
 export function savedModels(job, models) {
   const metrics = [...new Set(models.flatMap((one) => Object.keys(one.metrics)))].slice(0, 3);
-  const head = ["Name", "Trial", "Framework", ...metrics.map((name) => ({ name, num: true })), { name: "Size", num: true }, "Saved", ""];
-  return card({ title: "Models it saved", name: "models" }, table("Models it saved", head, [...models].reverse().map((one) => [
-    one.name, String(one.trial), one.framework || "files", ...metrics.map((name) => number(one.metrics[name])), bytes(one.size_bytes), timeAgo(one.time),
-    h("button", { type: "button", onclick: () => registerTrial(job, one.trial, `The model that trial ${one.trial} saved last is kept as a new version.`) }, "Register as model")])));
+  const keep = (one) => registerTrial(job, one.trial, `The model that trial ${one.trial} saved last is kept as a new version.`);
+  return listCard({ title: "Models it saved", sub: whole(models.length), name: "models" }, [...models].reverse(), { key: (one) => `${one.trial} ${one.name} ${one.time}`, columns: [
+    { id: "name", title: "Name", width: "minmax(140px, 2fr)", value: (one) => one.name },
+    { id: "trial", title: "Trial", num: true, width: "80px", value: (one) => one.trial },
+    { id: "framework", title: "Framework", value: (one) => one.framework || "files" },
+    ...metrics.map((name) => ({ id: `metric.${name}`, title: name, num: true, value: (one) => one.metrics[name] ?? null, cell: (one) => number(one.metrics[name]) })),
+    { id: "size", title: "Size", num: true, value: (one) => one.size_bytes, cell: (one) => bytes(one.size_bytes) },
+    { id: "saved", title: "Saved", value: (one) => one.time, cell: (one) => timeAgo(one.time) },
+    { id: "register", title: "", width: "160px", sort: false, cell: (one) => registerButton(() => keep(one)) },
+  ] });
 }
+
+export const registerButton = (act) => h("button", { type: "button", onclick: act }, "Register as model");
 
 /** Ask for a model's name, and keep what a trial left as a version of it; `more` says what exactly. */
 export async function registerTrial(job, trial, text, more = {}) {

@@ -7,11 +7,10 @@ import { bytes, number, progressBar, stateMark, timeSince } from "../core/format
 import { comparePath, jobPath, logsPath } from "../core/route.js";
 import { empty, failure, loading, notices } from "../widgets/states.js";
 import { tabs } from "../widgets/tabs.js";
-import { checkpointTable } from "./checkpoints.js";
+import { showCheckpoints } from "./checkpoints.js";
 import { curves } from "./curves.js";
 import { runsCard } from "./experiment.js";
 import { body, card, facts, valuesTable } from "./parts.js";
-import { savedModels } from "./saved_models.js";
 import { GIGA, systemLines } from "./series.js";
 import { lastFailure } from "./words.js";
 
@@ -72,7 +71,7 @@ function showTabs(place, page) {
     { id: "metrics", title: "Metrics", show: (panel) => metrics(panel, page) },
     { id: "hparams", title: "Hyperparameters", show: (panel) => { fill(panel, card({ title: "Hyperparameters", name: "hparams" }, body(valuesTable(page.trial.hparams, "Hyperparameters")))); } },
     { id: "system", title: "System use", show: (panel) => system(panel, page) },
-    { id: "checkpoints", title: "Checkpoints & models", show: (panel) => checkpoints(panel, page) },
+    { id: "checkpoints", title: "Checkpoints & models", show: (panel) => showCheckpoints(panel, { ...page, trial: page.number }) },
     { id: "runs", title: "Runs", show: (panel) => { fill(panel, runsCard(page.trial)); } },
   ], { label: "Views of the trial" });
   fill(place, page.tabs.element, page.tabs.panel);
@@ -116,14 +115,4 @@ function showUse(charts, grid, name, lines) {
   chart.setSeries(lines);
   const highest = lines.reduce((high, line) => line.ys.reduce((top, y) => (y > top ? y : top), high), 0);
   fill(most, `at most ${name.endsWith("memory") ? bytes(highest * GIGA) : number(highest)}`);
-}
-
-function checkpoints(panel, { job, path, number: trial, ctx }) {
-  fill(panel, loading());
-  Promise.all([get(`${path}/checkpoints`, { query: { trial }, signal: ctx.signal }), get(`${path}/models`, { signal: ctx.signal })]).then(([list, models]) => {
-    const mine = list.filter((one) => one.trial === trial);
-    const saved = models.filter((one) => one.trial === trial);
-    fill(panel, card({ title: "Checkpoints", sub: String(mine.length), name: "checkpoints" }, checkpointTable(job, mine, { showTrial: false })),
-      saved.length ? savedModels(job, saved) : null);
-  }, (error) => { if (error.name !== "AbortError") fill(panel, failure(error)); });
 }
