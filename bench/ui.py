@@ -1,4 +1,4 @@
-"""The web UI against a store of 10,000 trials, a million points and a million log lines, in real Chromium.
+"""The web UI, every page of it, in real Chromium: 10,000 trials, a million points and a million log lines.
 
 `python -m bench.ui [--trials 200 --points 20000 --lines 5000 --rounds 1 --no-postgres]`. It takes Debian's chromium,
 Playwright, and PostgreSQL's programs. Wall times mean little on a machine that others use: `load_1m` stands beside
@@ -21,18 +21,19 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
 from bench.measure import cpu_s, write_results
 from bench.ui_api import measure_api, percentile
-from bench.ui_seed import LONG, SEARCH, Size, cluster_of, seeded
+from bench.ui_pages import measure_cold, measure_pages, sign_in
+from bench.ui_seed import Size, cluster_of, seeded
 from stoker.client import Client
 from stoker.home import Home, ServerAddress
-from stoker.processes import ProcessId, descendants, end_all, of_run
+from stoker.processes import ProcessId, end_all, of_run
 from stoker.schema.job import JobSpec
 
 API = "/api/v1"
@@ -86,8 +87,9 @@ def main() -> None:
                     executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
                 )
                 if "pages" in wanted:
-                    figures |= measure_pages(browser, site, rounds=asked.rounds)
-                    figures["experiment_page_cold"] = measure_cold(browser, folder, rounds=asked.rounds)
+                    figures |= measure_pages(browser, site, size, rounds=asked.rounds)
+                    cold = measure_cold(browser, lambda: _site(folder), rounds=asked.rounds)
+                    figures["experiment_page_cold"] = cold
                 if "live" in wanted:
                     figures["live_update"] = measure_live(browser, site, updates=asked.updates)
                 browser.close()
@@ -223,145 +225,6 @@ def _stop(site: Site, name: str = LIVE) -> None:
         client.wait(name, timeout_s=60)
 
 
-# --- pages
-
-# Marks when each part of a page is on the screen: a frame after it is in the document and its canvas has colour.
-WATCH = """
-    window.benchMarks = {};
-    const painted = (canvas) => {
-      if (!canvas || !canvas.width || !canvas.height) return false;
-      // One row of it: to read back all of a canvas in every frame would itself take the time that is measured.
-      const data = canvas.getContext("2d").getImageData(0, canvas.height >> 1, canvas.width, 1).data;
-      for (let at = 3; at < data.length; at += 4) if (data[at]) return true;
-      return false;
-    };
-    const parts = {
-      rows: () => document.querySelector(".vt-body .vt-row, .vt-row[role=row]") !== null,
-      parallel: () => painted(document.querySelector('[data-card="parallel"] canvas')),
-      scatter: () => painted(document.querySelector('[data-card="scatter"] canvas')),
-      curves: () => painted(document.querySelector(".curve-tools ~ .cards canvas")),
-      live: () => document.querySelector("#live")?.dataset.status === "live",
-    };
-    const look = () => {
-      for (const [name, is] of Object.entries(parts)) {
-        if (name in benchMarks || !is()) continue;
-        benchMarks[name] = 0;
-        requestAnimationFrame(() => { benchMarks[name] = performance.now(); });
-      }
-      setTimeout(() => requestAnimationFrame(look), 30);
-    };
-    requestAnimationFrame(look);
-"""
-
-
-@dataclass
-class Loads:
-    """Of one page, several times, each with an empty cache."""
-
-    needs: tuple[str, ...]
-    ready: list[float] = field(default_factory=list)
-    main_thread: list[float] = field(default_factory=list)
-    all_cpu: list[float] = field(default_factory=list)
-    marks: list[dict[str, float]] = field(default_factory=list)
-    kb: float = 0.0
-    requests: int = 0
-    load: float = 0.0
-
-    def figures(self) -> dict[str, Any]:
-        return {
-            "ready_s": _spread(self.ready),
-            "main_thread_cpu_s": _spread(self.main_thread),
-            "browser_and_server_cpu_s": _spread(self.all_cpu),
-            "marks_ms": {name: round(statistics.median(m[name] for m in self.marks)) for name in self.marks[0]},
-            "kb": round(self.kb, 1),
-            "requests": self.requests,
-            "load_1m": self.load,
-        }
-
-
-EXPERIMENT = ("rows", "parallel", "scatter", "curves")
-
-
-def measure_pages(browser: Browser, site: Site, *, rounds: int) -> dict[str, Any]:
-    state = _sign_in(browser, site)
-    pages = {
-        "first_page": ("/", Loads(needs=("rows", "live"))),
-        "experiment_page": (f"/jobs/{SEARCH}", Loads(needs=EXPERIMENT)),
-        "long_page": (f"/jobs/{LONG}", Loads(needs=("curves",))),
-        "log_page": (f"/jobs/{LONG}/logs", Loads(needs=())),
-    }
-    for _ in range(rounds):
-        for path, loads in pages.values():
-            _load_once(browser, site, state, path, loads)
-    return {name: loads.figures() for name, (_, loads) in pages.items() if loads.needs}
-
-
-def measure_cold(browser: Browser, folder: Path, *, rounds: int) -> dict[str, Any]:
-    """The experiment's page as the first that anybody asks of a server: one is started for each load."""
-    loads = Loads(needs=EXPERIMENT)
-    for _ in range(rounds):
-        with _site(folder) as site:
-            context = browser.new_context()
-            context.request.get(f"{site.url}/?token={site.token}", max_redirects=0)  # the cookie, and no page
-            state = context.storage_state()
-            context.close()
-            _load_once(browser, site, state, f"/jobs/{SEARCH}", loads)
-    return loads.figures()
-
-
-def _sign_in(browser: Browser, site: Site) -> Any:
-    context = browser.new_context()
-    context.new_page().goto(f"{site.url}/?token={site.token}")
-    state = context.storage_state()
-    context.close()
-    return state
-
-
-def _load_once(browser: Browser, site: Site, state: Any, path: str, loads: Loads) -> None:
-    if not loads.needs:
-        return
-    context = browser.new_context(storage_state=state, viewport={"width": 1280, "height": 800})
-    try:
-        page, session, sizes = _watched(context)
-        cpu_before = _cpu_below_s()
-        page.goto(site.url + path, wait_until="commit")
-        deadline = time.monotonic() + 120
-        while not all((marks := page.evaluate("() => window.benchMarks")).get(name) for name in loads.needs):
-            assert time.monotonic() < deadline, f"{path}: {marks}"
-            page.wait_for_timeout(20)
-        loads.all_cpu.append(_cpu_below_s() - cpu_before)
-        loads.main_thread.append(_main_thread_s(session))
-        ready = max(marks[name] for name in loads.needs)
-        page.wait_for_timeout(500)  # what comes after, to count its bytes, too
-        loads.ready.append(ready / 1000)
-        loads.marks.append({name: marks[name] for name in loads.needs})
-        loads.kb, loads.requests, loads.load = sum(sizes) / 1000, len(sizes), os.getloadavg()[0]
-    finally:
-        context.close()
-
-
-def _watched(context: BrowserContext) -> tuple[Page, CDPSession, list[float]]:
-    context.add_init_script(WATCH)
-    page = context.new_page()
-    sizes: list[float] = []
-    session = context.new_cdp_session(page)
-    session.on("Network.loadingFinished", lambda event: sizes.append(event["encodedDataLength"]))
-    session.send("Network.enable")
-    session.send("Performance.enable", {"timeDomain": "threadTicks"})
-    return page, session, sizes
-
-
-def _cpu_below_s() -> float:
-    """CPU time of all that this process has started: the server, Chromium, and what drives it."""
-    return cpu_s(process.pid for process in descendants(os.getpid()))
-
-
-def _main_thread_s(session: CDPSession) -> float:
-    """CPU time of the page's main thread so far."""
-    metrics = {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}
-    return float(metrics["TaskDuration"])
-
-
 # --- from ctx.report to the pixel
 
 # The times (seconds since 1970) at which the first chart's picture was another than in the frame before.
@@ -384,7 +247,7 @@ CHANGES = """(seconds) => new Promise((done) => {
 def measure_live(browser: Browser, site: Site, *, updates: int) -> dict[str, Any]:
     """The picture changes once for each report, so the first change after a report is its."""
     stamps = _start_live(site, pause_s=REPORT_S)
-    context = browser.new_context(storage_state=_sign_in(browser, site), viewport={"width": 1280, "height": 800})
+    context = browser.new_context(storage_state=sign_in(browser, site), viewport={"width": 1280, "height": 800})
     try:
         page = context.new_page()
         page.goto(f"{site.url}/jobs/{LIVE}")
@@ -458,10 +321,6 @@ def _listen(site: Site, path: str, heard: list[int], stop: threading.Event) -> t
     thread = threading.Thread(target=read, daemon=True)
     thread.start()
     return thread
-
-
-def _spread(values: list[float]) -> dict[str, float]:
-    return {"best": round(min(values), 3), "median": round(statistics.median(values), 3)}
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any, Protocol
 
-from bench.ui_seed import LONG, SEARCH, Size
+from bench.ui_seed import LONG, MODEL, SEARCH, Size
 from stoker.client import Client
 
 API = "/api/v1"
@@ -78,6 +78,7 @@ def _questions(dice: random.Random, size: Size) -> dict[str, str]:
         "rungs": f"{hunt}/rungs",
         "trial": f"{hunt}/trials?trial={trial}",
         "best trials": f"{hunt}/trials?sort=best",
+        "checkpoints": f"{hunt}/checkpoints",
         "checkpoints of a trial": f"{hunt}/checkpoints?trial={trial}",
         "long series": f"{long}/series?points=1200",
         "long series, zoomed": f"{long}/series?points=1200&start={begin}&end={begin + steps // 10}",
@@ -90,6 +91,7 @@ def _questions(dice: random.Random, size: Size) -> dict[str, str]:
         "pool history": "/pools/history",
         "environment": f"{long}/environment",
         "models": "/models",
+        "versions": f"/models/{MODEL}/versions",
     }
 
 

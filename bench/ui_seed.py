@@ -1,4 +1,4 @@
-"""A store as large as the web UI is measured with: 10,000 trials, a million points, a million log lines.
+"""A store as large as the web UI is measured with: 10,000 trials with a checkpoint each, a million points and lines.
 
 Made through the store's own methods, so that it is what runs would have left; but of the search's trials only the first
 thousand, ten milliseconds of CPU each: the others are copies of their rows with other hyperparameters and objectives.
@@ -15,11 +15,14 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from stoker.home import Home
+from stoker.schema.bundle import ModelCard, Origin
 from stoker.schema.event import Checkpoint, Event, EventBatch, Exited, Log, Metric, Phase, PhaseStarted
 from stoker.schema.job import JobSpec, Share
+from stoker.schema.registry import NewModel, Version
 from stoker.schema.state import RunState, StopReason
 from stoker.search.base import Asked, Ended, Outcome, Reported, Stop, StopKind, Suggestion
 from stoker.server.store.base import NewJob, SearchBatch, SearchEntry, Store
@@ -27,8 +30,8 @@ from stoker.server.store.copy import copy_all
 from stoker.server.store.sql import open_store
 from tests.postgres import Cluster, _find
 
-VERSION = 3  # of what is made here: another number, and it is made anew
-SEARCH, LONG = "hunt", "long"
+VERSION = 4  # of what is made here: another number, and it is made anew
+SEARCH, LONG, MODEL = "hunt", "long", "model_000"
 RUNGS = (5, 15, 45)  # reports a trial has when it is stopped there
 AT_ONCE = 500
 MADE = 1000  # trials that are made one by one
@@ -40,6 +43,8 @@ class Size:
     points: int = 1_000_000  # of all metrics together
     lines: int = 1_000_000
     jobs: int = 300
+    models: int = 100
+    versions: int = 50  # of each model
 
     @property
     def reports_a_trial(self) -> int:
@@ -79,6 +84,7 @@ def fill(home: Home, size: Size) -> None:
         _add_small_jobs(store, size.jobs, now)
         _add_search(store, size, now + 3600)
         _add_long(store, size, now + 7200)
+        _add_models(store, size, now + 10_800)
     finally:
         store.close()
     multiply(home.database, made=min(size.trials, MADE), size=size)
@@ -266,11 +272,9 @@ class _Trial:
             loss = self._loss(step)
             yield Metric(seq=1 + step, time=now + step, step=step, values={"loss": loss, "accuracy": 1 - loss / 4})
         seq = self.reports + 2
-        if self.number % 10 == 0:  # few are kept
-            path = f"/checkpoints/{self.run}"
-            yield Checkpoint(seq=seq, time=now + 60, step=self.reports, path=path, size_bytes=1 << 20)
-            seq += 1
-        yield Exited(seq=seq, time=now + 60, phase=Phase.USER_CODE, code=0)
+        path = f"/checkpoints/{self.run}"
+        yield Checkpoint(seq=seq, time=now + 60, step=self.reports, path=path, size_bytes=1 << 20)
+        yield Exited(seq=seq + 1, time=now + 60, phase=Phase.USER_CODE, code=0)
 
     def reported(self) -> Reported:
         words = f"not among the best third at rung {self.rung}"
@@ -299,6 +303,20 @@ def _add_long(store: Store, size: Size, now: float) -> None:
     end = Exited(seq=seq + 1, time=now + 3600, phase=Phase.USER_CODE, code=0)
     store.append_events(run, EventBatch(events=(end,)), now=now + 3600)
     _finish(store, run, RunState.SUCCEEDED, now=now + 3600)
+
+
+def _add_models(store: Store, size: Size, now: float) -> None:
+    for number in range(size.models):
+        name = f"model_{number:03}"
+        store.models.add_model(NewModel(name=name, description=f"Number {number} of many."), now=now)
+        for version in range(1, size.versions + 1):
+            origin = Origin(job=SEARCH, trial=version)
+            made = datetime.fromtimestamp(now + version, tz=UTC)
+            card = ModelCard(name=name, framework="torch", metrics={"loss": 1 / version}, created=made, origin=origin)
+            place = {"url": f"/models/{name}/{version}", "source": f"/checkpoints/{SEARCH}.{version}.1"}
+            store.models.add_version(
+                Version(model=name, name=f"v{version}", number=version, created=now + version, card=card, **place)
+            )
 
 
 def _blocks(lines: int, now: float, seq: int) -> Iterator[Log]:

@@ -6,6 +6,7 @@ order; but once it has waited for PATIENCE_S, nothing behind it starts in that p
 On a cluster, a job takes its place from those of lower priority: they are told to stop, and go on later.
 """
 
+import math
 import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -276,7 +277,9 @@ def _queue(snapshot: Snapshot, now: float) -> Iterator[_Place]:
     ]
     waiting.sort(key=lambda place: (-place[0].priority, place[0].number, place[1].number))
     lines = {
-        name: _Line(_NOTHING if pool.trouble else pool.limit, used(snapshot.jobs, name))
+        name: _Line(
+            _NOTHING if pool.trouble else pool.limit, used(snapshot.jobs, name), turns=_turns(pool, snapshot.jobs)
+        )
         for name, pool in snapshot.pools.items()
     }
     going = {job.id: sum(is_live(trial.run) for trial in job.trials) for job, _ in waiting if job.max_live is not None}
@@ -300,7 +303,7 @@ def _room(place: _Place, snapshot: Snapshot) -> tuple[str, ...] | None:
     On clusters alone: a single machine's jobs are one person's. The least urgent go first, then the newest.
     """
     pool = snapshot.pools.get(place.job.pool)
-    if pool is None or pool.engine == "local" or pool.trouble:
+    if pool is None or pool.engine == "local" or pool.trouble or pool.is_unsized:
         return None
     lower = sorted(
         (job for job in snapshot.jobs if job.pool == pool.name and job.priority < place.job.priority),
@@ -318,14 +321,24 @@ def _room(place: _Place, snapshot: Snapshot) -> tuple[str, ...] | None:
     return tuple(taken) if fits(place.job.need, _sum(room)) else None
 
 
+def _turns(pool: Pool, jobs: Iterable[JobNow]) -> float:
+    """How many runs may be given to its engine: while nobody knows what its nodes will hold, one for each of them.
+
+    Otherwise a search of a thousand trials would wait at a cluster that comes up, all of it and in the cluster's order.
+    """
+    if not pool.is_unsized or pool.max_nodes is None:
+        return math.inf
+    return pool.max_nodes - sum(is_live(trial.run) for job in jobs if job.pool == pool.name for trial in job.trials)
+
+
 _NOTHING = Share(cpus=0, memory_gb=0, gpus=0)
 
 
 class _Line:
     """One pool's queue, walked from its head."""
 
-    def __init__(self, capacity: Share, taken: Share) -> None:
-        self._capacity = capacity
+    def __init__(self, capacity: Share, taken: Share, *, turns: float = math.inf) -> None:
+        self._capacity, self._turns = capacity, turns
         self._cpus = capacity.cpus - taken.cpus
         self._memory_gb = capacity.memory_gb - taken.memory_gb
         self._gpus = capacity.gpus - taken.gpus
@@ -338,7 +351,7 @@ class _Line:
 
     def take(self, job: JobNow, trial: TrialNow, now: float) -> _Place:
         free = Share(cpus=max(self._cpus, 0), memory_gb=max(self._memory_gb, 0), gpus=max(self._gpus, 0))
-        starts = self._held_by is None and fits(job.need, free)
+        starts = self._held_by is None and self._turns > 0 and fits(job.need, free)
         place = _Place(
             job=job,
             trial=trial,
@@ -349,6 +362,7 @@ class _Line:
             held_by=self._held_by,
         )
         if starts:
+            self._turns -= 1
             self._cpus -= job.need.cpus
             self._memory_gb -= job.need.memory_gb
             self._gpus -= job.need.gpus
@@ -375,6 +389,8 @@ def _words(place: _Place, snapshot: Snapshot) -> str:
     if place.held_by is not None:
         why = "is to have the next place" if pool.engine != "local" else "has waited long for a place"
         return f"waits behind job {place.held_by!r}, which {why} in pool {job.pool!r}"
+    if pool.is_unsized and fits(job.need, place.free):
+        return f"waits for the first node of pool {job.pool!r}: what its nodes hold is not known yet{_behind(place)}"
     if place.takes:
         return f"takes the place of {_count(len(place.takes), 'run')} of lower priority in pool {job.pool!r}"
     return f"waits for {_shortage(job.need, place.free, job.pool)}{_behind(place)}"

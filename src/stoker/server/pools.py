@@ -53,6 +53,7 @@ class Pools(Mapping[str, Pool]):
     def __init__(self, settings: Settings, *, config: Path, engines: Engines, load: Callable[[], Settings]) -> None:
         self._config, self._engines, self._load = config, engines, load
         self._pools = {name: _unasked(pool) for name, pool in settings.pools.items()}
+        self._never_asked = {name for name, pool in self._pools.items() if pool.ray is not None}
         self._seen = _stamp(config)
         self._ending = threading.Event()
         self._changed: Callable[[], None] = lambda: None
@@ -73,7 +74,7 @@ class Pools(Mapping[str, Pool]):
     def await_answer(self, pool: str) -> None:
         """Until its cluster has been asked once, as far as it is one. It takes seconds, after a server's start."""
         with self._asked:
-            self._asked.wait_for(lambda: pool not in self._pools or not _is_unasked(self._pools[pool]), _PATIENCE_S)
+            self._asked.wait_for(lambda: pool not in self._never_asked, _PATIENCE_S)
 
     def nodes_of(self, pool: str) -> tuple[ClusterNode, ...]:
         """Of a cluster that answered when it was last asked."""
@@ -104,6 +105,7 @@ class Pools(Mapping[str, Pool]):
                         found = self._ask(pool)
                         with self._asked:
                             self._pools[name] = found
+                            self._never_asked.discard(name)
                             self._asked.notify_all()
             if self._pools != before:
                 self._changed()
@@ -123,11 +125,14 @@ class Pools(Mapping[str, Pool]):
             logger.error("config.toml stays as it was read before: %s", error)
             return
         self._engines.take(fresh)
-        known = self._pools
-        self._pools = {
-            name: _as_asked(pool, known[name]) if name in known and known[name].ray == pool.ray else _unasked(pool)
-            for name, pool in fresh.items()
-        }
+        known = {name: pool for name, pool in self._pools.items() if name in fresh and fresh[name].ray == pool.ray}
+        with self._asked:
+            self._pools = {
+                name: _as_asked(pool, known[name]) if name in known else _unasked(pool) for name, pool in fresh.items()
+            }
+            new = {name for name, pool in fresh.items() if pool.ray is not None and name not in known}
+            self._never_asked = new | (self._never_asked & known.keys())
+            self._asked.notify_all()  # one that is waited for may have gone
         logger.info("config.toml was read again: pools %s", ", ".join(self._pools))
 
     def _ask(self, pool: Pool) -> Pool:
@@ -145,13 +150,16 @@ class Pools(Mapping[str, Pool]):
         except Exception as error:  # noqa: BLE001 -- the loop must survive, or no pool would ever be known again
             logger.exception("pool %s", pool.name)
             return pool.with_(trouble=f"Pool {pool.name!r}: {error!r}")
-        nodes = tuple(node.has for node in found)
+        # One without either, as a head often is, runs nothing: it says nothing of those that may come.
+        nodes = tuple(node.has for node in found if node.has.cpus or node.has.gpus)
         capacity = Share(
             cpus=sum(node.cpus for node in nodes),
             memory_gb=sum(node.memory_gb for node in nodes),
             gpus=sum(node.gpus for node in nodes),
         )
-        return pool.with_(nodes=nodes, capacity=least(capacity, pool.most), trouble="")
+        # What was there once may come again: it is not forgotten when the cluster has shrunk.
+        seen = pool.with_(nodes=nodes).new_node if pool.autoscale else None
+        return pool.with_(nodes=nodes, capacity=least(capacity, pool.most), largest_node=seen, trouble="")
 
 
 def usable(nodes: Iterable[ClusterNode], resources: Mapping[str, float]) -> Iterator[ClusterNode]:
@@ -168,10 +176,6 @@ def _as_asked(pool: Pool, known: Pool) -> Pool:
 
 def _unasked(pool: Pool) -> Pool:
     return pool if pool.ray is None else pool.with_(trouble=_UNKNOWN.format(pool.name))
-
-
-def _is_unasked(pool: Pool) -> bool:
-    return pool.trouble == _UNKNOWN.format(pool.name)
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

@@ -25,9 +25,17 @@ _CLOUD_REGION = re.compile(
 
 _OF_RAY = (
     "address", "python", "node_python", "home", "placement", "resources", "autoscale", "max_nodes", "server_url",
-    "gpu_types", "artifacts",
+    "largest_node", "gpu_types", "artifacts",
 )  # fmt: skip
 _LISTEN = r"^(?:\[[0-9a-fA-F:]+\]|[0-9.]+|localhost):\d{1,5}$"
+
+
+class NodeConfig(Model):
+    """`largest_node` of a pool that grows: what is not given is as on the nodes that are there."""
+
+    cpus: Amount = 0.0
+    memory_gb: Amount = 0.0
+    gpus: Amount = 0.0
 
 
 class PoolConfig(Model):
@@ -42,6 +50,7 @@ class PoolConfig(Model):
     resources: dict[str, Amount] = {}
     autoscale: bool = False
     max_nodes: Annotated[int, Field(ge=1)] | None = None
+    largest_node: NodeConfig | None = None
     server_url: str | None = None
     cpus: Amount | None = None
     memory_gb: Amount | None = None
@@ -58,6 +67,8 @@ class PoolConfig(Model):
         given = [name for name in _OF_RAY if name in self.model_fields_set]
         if self.engine == "local" and given:
             raise ValueError(f"{', '.join(given)}: for engine = 'ray' alone")
+        if self.largest_node is not None and not self.autoscale:
+            raise ValueError("largest_node is for a pool that grows: with autoscale = true")
         return self
 
     @model_validator(mode="after")
@@ -197,6 +208,7 @@ def _pool(name: str, config: PoolConfig, machine: Share, server_url: str | None)
         ignore_accelerators=config.ignore_accelerators,
         autoscale=config.autoscale,
         max_nodes=config.max_nodes,
+        largest_node=None if config.largest_node is None else Share(**dict(config.largest_node)),
         ray=_ray(config, server_url),
     )
 

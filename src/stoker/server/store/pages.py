@@ -100,7 +100,7 @@ class SqlPageStore:
 
     def checkpoints(self, job: str, trial: int | None) -> tuple[CheckpointRecord, ...]:
         with self._engine.begin() as connection:
-            return columns.with_metrics(connection, job, trial)
+            return columns.checkpoint_records(connection, job, trial)
 
     def _pack(self, job: str, trials: Sequence[int]) -> None:
         """Reports from before there were blocks are packed when they are first looked at."""

@@ -40,14 +40,14 @@ from stoker.server.store.base import (
     SearchPast,
     SearchResults,
 )
-from stoker.server.store.columns import checkpoint_record
+from stoker.server.store.columns import checkpoint_records
 from stoker.server.store.dialect import open_database, reader_of, writer_of
 from stoker.server.store.matching import Matcher
 from stoker.server.store.migrate import migrate
 from stoker.server.store.models import SqlModelStore
 from stoker.server.store.pages import SqlPageStore
 from stoker.server.store.postgres import Ownership, owned_writer, patient_methods
-from stoker.server.store.tables import checkpoints, metrics, runs, trials
+from stoker.server.store.tables import metrics, runs, trials
 from stoker.server.store.unfinished import Unfinished, has_work, is_of_use, trials_changed
 
 _PLACE = update(runs).where(runs.c.id == bindparam("of_run"))  # built once: that costs more than to run it
@@ -219,8 +219,7 @@ class SqlStore:
 
     def checkpoints(self, job: str) -> tuple[CheckpointRecord, ...]:
         with self._engine.begin() as connection:
-            rows = connection.execute(_of_job(checkpoints, job_rows.number_of(connection, job))).fetchall()
-        return tuple(checkpoint_record(row) for row in rows)
+            return checkpoint_records(connection, job)
 
     def search_past(self, job: str) -> SearchPast:
         with self._engine.begin() as connection:

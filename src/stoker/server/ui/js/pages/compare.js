@@ -38,7 +38,7 @@ async function show(root, page) {
   const place = h("div", { class: "stack" }, loading());
   fill(root, h("h1", {}, `Compare ${runs.length} run${runs.length === 1 ? "" : "s"}`), adder(runs, change), place);
   try {
-    const found = await Promise.all(runs.map((run) => readRun(run, page.ctx.signal)));
+    const found = await readRuns(runs, page.ctx.signal);
     const at = new Map(runs.map((run, index) => [nameOf(run), index]));
     page.view = curves({ read: (axis) => readSeries(runs, axis, page.ctx.signal), label: (job, trial) => `${job}/${trial}`, style: (job, trial) => at.get(`${job}/${trial}`) ?? 0 });
     fill(place, differences(found, (run) => change(runs.filter((one) => nameOf(one) !== run))), page.view.element);
@@ -69,11 +69,16 @@ function adder(runs, change) {
   return h("form", { class: "row", onsubmit: add }, input, h("button", { type: "submit" }, "Add run"));
 }
 
-async function readRun({ job, trial }, signal) {
-  const path = `/jobs/${encodeURIComponent(job)}`;
-  const [whole, list] = await Promise.all([get(path, { signal }), get(`${path}/trials`, { query: { trial }, signal })]);
-  if (!list.trials.length) throw new Error(`Job ${job} has no trial ${trial}.`);
-  return { name: nameOf({ job, trial }), job: whole, trial: list.trials[0] };
+/** What the runs' jobs and trials are; a job is asked for once, however many of its trials there are. */
+async function readRuns(runs, signal) {
+  const path = (job) => `/jobs/${encodeURIComponent(job)}`;
+  const jobs = new Map(runs.map(({ job }) => [job, null]));
+  for (const job of jobs.keys()) jobs.set(job, get(path(job), { signal }));
+  return Promise.all(runs.map(async ({ job, trial }) => {
+    const [whole, list] = await Promise.all([jobs.get(job), get(`${path(job)}/trials`, { query: { trial }, signal })]);
+    if (!list.trials.length) throw new Error(`Job ${job} has no trial ${trial}.`);
+    return { name: nameOf({ job, trial }), job: whole, trial: list.trials[0] };
+  }));
 }
 
 async function readSeries(runs, axis, signal) {

@@ -3,7 +3,7 @@
 import { get, getTagged, resource } from "../core/api.js";
 import { fill, h, soon } from "../core/dom.js";
 import { stateMark } from "../core/format.js";
-import { jobPath } from "../core/route.js";
+import { jobPath, query } from "../core/route.js";
 import { loading, notices } from "../widgets/states.js";
 import { tabs } from "../widgets/tabs.js";
 import { showCheckpoints } from "./checkpoints.js";
@@ -38,8 +38,8 @@ export async function mount(root, ctx) {
   ctx.live([`job:${name}`], {
     start: () => {
       // Most of what a search shows: not after the job, which says whether it is one; of others it is small.
-      page.columns = getTagged(`${path}/trials/columns`, { signal: ctx.signal });
-      page.columns.catch(() => {}); // who waits for it says so
+      if (!query.get("tab")) page.columns = getTagged(`${path}/trials/columns`, { signal: ctx.signal });
+      page.columns?.catch(() => {}); // who waits for it says so
       return job.load();
     },
     resync: () => { (page.job ? refresh : job.load)(); page.view?.load?.(); },
