@@ -179,3 +179,13 @@ def test_event_files_are_left_alone_without_a_search(tmp_path: Path) -> None:
     inputs.finish()
 
     assert spooled(run_dir) == []
+
+
+def test_other_tags_are_told_when_the_one_that_is_searched_for_never_came(tmp_path: Path) -> None:
+    inputs, run_dir = inputs_of(tmp_path, metric="val_accuracy")
+    write_by_us(tmp_path / "out" / "logs")
+
+    inputs.finish()
+
+    events = [json.loads(line) for line in (run_dir / "spool.jsonl").read_text().splitlines()]
+    assert [(event["step"], event["values"]) for event in events] == [(300, {"loss": 9.0}), (300, {"accuracy": 75.0})]

@@ -21,6 +21,7 @@ _PAUSE_S = 0.5  # between two looks
 _BLOCK_BYTES = 1 << 20
 _MAX_RECORD_BYTES = 1 << 20  # a larger one holds images or graphs, and no scalar
 _MAX_DEPTH = 4
+_MAX_OTHERS = 20  # tags that are told in the place of one that never came
 
 Positions = Callable[[str], Position]
 
@@ -43,6 +44,7 @@ class EventFileTail:
         self._offsets: dict[Path, int] = {}
         self._bad: set[Path] = set()
         self._looked = -math.inf
+        self._others: dict[str, tuple[int, float]] | None = {}  # tags, the newest of each; None: the wanted one came
 
     def read(self, *, at_once: bool = False) -> list[Entry]:
         if not at_once and time.monotonic() - self._looked < _PAUSE_S:
@@ -50,13 +52,22 @@ class EventFileTail:
         self._looked = time.monotonic()
         return [entry for path in self._files() for entry in self._new(path)]
 
+    def instead(self) -> list[Entry]:
+        """The newest values of what else is there, when the tag never came: its name may have been meant otherwise."""
+        told = list((self._others or {}).items())[:_MAX_OTHERS]
+        return [Entry(self._metric({tag: value}, step=step, when=time.time())) for tag, (step, value) in told]
+
     def _files(self) -> list[Path]:
         found = {path for folder in self._folders for path in _event_files(folder)}
         return sorted(path for path in found if path not in self._bad and _modified(path) >= self._since)
 
     def _new(self, path: Path) -> Iterator[Entry]:
         source = f"eventfile/{path}"
-        offset = self._offsets.setdefault(path, self._positions(source).offset)
+        if path not in self._offsets:
+            self._offsets[path] = self._positions(source).offset
+            if self._offsets[path]:  # an earlier supervisor found the tag there
+                self._others = None
+        offset = self._offsets[path]
         try:
             with path.open("rb") as file:
                 for end, record in _records(file, offset):
@@ -80,9 +91,17 @@ class EventFileTail:
                     step = wire.signed(value)
                 case 5, bytes():
                     summary = value
-        values = {tag: value for tag, value in _scalars(summary) if tag == self._tag}
-        if not values or not math.isfinite(when):
+        scalars = dict(_scalars(summary))
+        if self._tag not in scalars:
+            if self._others is not None:
+                self._others |= {tag: (step, value) for tag, value in scalars.items()}
             return None
+        if not math.isfinite(when):
+            return None
+        self._others = None
+        return self._metric({self._tag: scalars[self._tag]}, step=step, when=when)
+
+    def _metric(self, values: Mapping[str, float], *, step: int, when: float) -> dict[str, Any]:
         told = {clean(tag): value if math.isfinite(value) else _named(value) for tag, value in values.items()}
         where = {"replica": self._replica, "group": "tensorboard", "step": step}
         return {"time": when, "type": "metric", **where, "values": told}

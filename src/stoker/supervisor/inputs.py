@@ -134,7 +134,8 @@ class Inputs:
         if any(entry.event["type"] == "metric" and self._metric in entry.event["values"] for entry in others):
             self._event_files = None
             return []
-        return self._event_files.read(at_once=at_once)
+        found = self._event_files.read(at_once=at_once)
+        return found + self._event_files.instead() if at_once else found
 
     def finish(self) -> None:
         """The rest, when nobody writes any more; and all copies are whole."""
