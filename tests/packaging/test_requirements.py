@@ -154,7 +154,8 @@ def test_what_other_tools_and_times_wrote_is_read(tmp_path: Path) -> None:
         ("six = 1.16  # as conda has it", "six==1.16"),
         ("torch==1.8.1", "torch==1.8.1"),
         ("six>=1,<=2", "six>=1,<=2"),
+        ("six>=1.0.0<1.17 != 1.5", "six>=1.0.0,<1.17,!= 1.5"),
     ],
 )
-def test_condas_pins_are_pins(tmp_path: Path, line: str, read: str) -> None:
+def test_pins_and_bounds_of_conda_and_of_old_pip_are_read(tmp_path: Path, line: str, read: str) -> None:
     assert lines(tmp_path, f"{line}\n") == [read]

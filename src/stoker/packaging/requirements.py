@@ -28,6 +28,8 @@ _EGG = re.compile(r"[#&]egg=([A-Za-z0-9._-]+)(\[[^]]*\])?")
 _PYPI = re.compile(r"--(extra-)?index-url https?://(pypi\.org|pypi\.python\.org)/(simple|pypi)/?")
 # `>=1.15.*`, which pip took for `>=1.15` until the standard said that it means nothing.
 _BOUND_WITH_STAR = re.compile(r"((?:>=|<=|>|<)\s*)(\d[\w.]*)\.\*")
+# `torch>=1.0.0<1.1`, two bounds with no comma between them, which pip took until the standard had none of it.
+_BOUNDS_WITHOUT_COMMA = re.compile(r"((?:[<>]=?|[=!~]=)[ \t]*\d[\w.*]*)[ \t]*(?=(?:[<>]=?|[=!~]=)[ \t]*\d)")
 # `xgboost=0.72.1`, `numpy=1.21.2=py39h20f2e39_0`, as conda writes a version; pip has no `=`.
 _OF_CONDA = re.compile(r"^([ \t]*[A-Za-z0-9][\w.-]*)[ \t]*=[ \t]*(\d[\w.]*)(?:=\w+)?(?=[ \t]*(?:[#;]|$))", re.MULTILINE)
 _OF_A_BUILD = re.compile(r"^([\w.-]+(?:\[[^]]*\])?) @ file://(/\S+)", re.MULTILINE)
@@ -76,7 +78,8 @@ def check_requirement(line: str, *, where: str) -> None:
 
 def as_of_today(line: str) -> str:
     """Requirements in the words of today's standard, where pip of their time took others, or conda's wrote them."""
-    return _OF_A_BUILD.sub(_without_place, _OF_CONDA.sub(r"\1==\2", _BOUND_WITH_STAR.sub(r"\1\2", line)))
+    bounds = _BOUNDS_WITHOUT_COMMA.sub(r"\1,", _BOUND_WITH_STAR.sub(r"\1\2", line))
+    return _OF_A_BUILD.sub(_without_place, _OF_CONDA.sub(r"\1==\2", bounds))
 
 
 def without_comment(line: str) -> str:
