@@ -169,3 +169,31 @@ def test_log_of_a_million_lines_does_not_move_under_the_reader(page: Page) -> No
     expect(page.locator(".log-lines")).to_contain_text("line 1000300")
     assert page.evaluate("window.reads") < 12
     assert page.locator(".log-line").count() < 120
+
+
+def test_lines_stay_while_a_log_grows_faster_than_it_is_read(page: Page) -> None:
+    run(
+        page,
+        """const { logview } = await use('widgets/logview.js');
+        window.held = [];
+        const made = (total) => ({total, lines: Array.from({length: total}, (_, i) => ({n: i + 1, text: `line ${i + 1}`}))});
+        const read = (from, count) => count ? new Promise((done) => held.push((total) => done(made(total)))) : {total: 3, lines: []};
+        window.answer = async (total) => { held.shift()(total); };
+        const view = window.view = logview({read});
+        view.element.style.height = '400px';
+        main.replaceChildren(view.element);
+        await view.start();""",
+    )
+    wait_until(lambda: page.evaluate("held.length"), what="the first question")
+    page.evaluate("view.grow(5)")  # more came while the first answer was on its way
+    page.evaluate("answer(3)")
+
+    lines = page.locator(".log-lines")
+    expect(lines).to_contain_text("line 3")
+    first = page.evaluate("(window.first = document.querySelector('.log-line .tx').firstChild).data")
+    wait_until(lambda: page.evaluate("held.length"), what="the second question")
+    page.evaluate("answer(5)")
+    expect(lines).to_contain_text("line 5")
+
+    assert first == "line 1"
+    assert page.evaluate("window.first.isConnected")  # who has marked a line keeps what is marked

@@ -25,7 +25,7 @@ class LogView {
   constructor(options) {
     this.options = options;
     this.total = 0;
-    this.windows = new Map(); // number of window -> lines, or a promise
+    this.windows = new Map(); // number of window -> {lines, fresh: all that there are, asked: they are on their way}
     this.following = options.follow;
     this.marked = null;
     this.turn = 0;
@@ -54,8 +54,8 @@ class LogView {
   grow(total) {
     if (total === this.total) return;
     if (total < this.total) this.windows.clear();
-    const last = Math.floor(this.total / WINDOW);
-    if (this.total % WINDOW) this.windows.delete(last); // the last window was not full
+    const last = this.windows.get(Math.floor(this.total / WINDOW));
+    if (last) last.fresh = false; // it was not full; what it has is shown until the rest is there
     const unseen = total - this.total;
     const ratio = this.#ratio();
     this.total = total;
@@ -174,27 +174,30 @@ class LogView {
   }
 
   #line(at) {
-    const number = Math.floor(at / WINDOW), found = this.windows.get(number);
-    if (found === undefined) this.#fetch(number);
-    else if (Array.isArray(found)) { this.windows.delete(number); this.windows.set(number, found); } // used last
-    return Array.isArray(found) ? found[at % WINDOW] : null;
+    const number = Math.floor(at / WINDOW);
+    const found = this.windows.get(number) ?? { lines: [], fresh: false, asked: false };
+    this.windows.delete(number);
+    this.windows.set(number, found); // used last
+    if (!found.fresh && !found.asked) this.#fetch(number, found);
+    return found.lines[at % WINDOW] ?? null;
   }
 
-  async #fetch(number) {
+  async #fetch(number, found) {
     const mine = this.turn;
-    const promise = this.options.read(number * WINDOW, WINDOW, this.stop.signal);
-    this.windows.set(number, promise);
+    found.asked = found.fresh = true; // unless it grows meanwhile
     try {
-      const { lines, total } = await promise;
+      const { lines, total } = await this.options.read(number * WINDOW, WINDOW, this.stop.signal);
       if (mine !== this.turn) return;
-      if (this.windows.get(number) === promise) this.windows.set(number, lines);
-      for (const old of [...this.windows.keys()].slice(0, Math.max(0, this.windows.size - KEPT_WINDOWS))) this.windows.delete(old);
+      const old = found.lines;
+      found.lines = lines.map((line, at) => (old[at]?.n === line.n ? old[at] : line)); // what is drawn stays, and what is marked in it
+      found.asked = false;
+      for (const one of [...this.windows.keys()].slice(0, Math.max(0, this.windows.size - KEPT_WINDOWS))) this.windows.delete(one);
       this.options.onError?.(null);
       if (total > this.total) this.grow(total);
       this.draw();
     } catch (error) {
       if (mine !== this.turn || error.name === "AbortError") return;
-      if (this.windows.get(number) === promise) this.retry = setTimeout(() => { this.windows.delete(number); this.draw(); }, RETRY_MS);
+      this.retry = setTimeout(() => { found.asked = found.fresh = false; this.draw(); }, RETRY_MS);
       this.options.onError?.(error);
     }
   }
