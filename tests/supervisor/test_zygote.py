@@ -54,3 +54,31 @@ def test_end_of_a_killed_supervisors_child_is_not_told_to_the_next_that_connects
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=60)
 
     assert (done.stdout, done.stderr) == ("heard nothing True {}\n", "")
+
+
+# As TensorFlow's modules do, which call functions of another module for every name that they are asked for.
+ENDING = """
+import sys, types
+from stoker.supervisor.zygote import leave
+
+loaded = set(sys.modules)
+
+class Answering(types.ModuleType):
+    def __getattribute__(self, name):
+        return look(types.ModuleType.__getattribute__(self, name))
+
+def look(found):
+    return found
+
+sys.modules["answering"] = kept = Answering("answering")
+kept.value, kept.other = 1, 2
+look = None  # as in a module that is emptied before
+leave(3, loaded)
+"""
+
+
+@pytest.mark.slow
+def test_modules_that_answer_by_code_of_their_own_do_not_keep_a_trial_from_ending() -> None:
+    done = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, timeout=60)
+
+    assert (done.returncode, done.stderr) == (3, "")

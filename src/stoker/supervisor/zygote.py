@@ -398,15 +398,17 @@ def _end_modules(loaded: set[str]) -> None:
     gc.collect()
     for reference in reversed(held):
         module = reference()
-        for name in list(vars(module)) if module is not None else ():
+        # Not by vars(): TensorFlow's modules answer that by code of their own, which an emptied module cannot run.
+        names_there = object.__getattribute__(module, "__dict__") if module is not None else {}
+        for name in list(names_there):
             if name != "__builtins__":
-                vars(module)[name] = None
+                names_there[name] = None
     gc.collect()
 
 
 def _flush_files() -> None:
     for kept in gc.get_objects():
-        if isinstance(kept, io.IOBase) and not kept.closed:
+        if issubclass(type(kept), io.IOBase) and not kept.closed:
             with contextlib.suppress(OSError, ValueError):  # as with any file that nobody closes
                 kept.flush()
 
