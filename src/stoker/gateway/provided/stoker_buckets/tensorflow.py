@@ -94,7 +94,14 @@ _OPS = {
     },
 }
 # Where some ops are known by the same name, and so must be replaced too: of the public modules, and of the others.
-_PUBLIC = ("io", "compat.v1.io", "compat.v1", "compat.v2.io")
+_PUBLIC = (
+    "io",
+    "compat.v1.io",
+    "compat.v1",
+    "compat.v2.io",
+    "profiler.experimental",
+    "compat.v2.profiler.experimental",
+)
 _ALSO = ("ops.io_ops", "ops.lookup_ops")
 
 
@@ -115,6 +122,8 @@ def lead(tensorflow: Any) -> None:
             _replace(module, "matching_files", layer.matching_files, public=tensorflow)
     for module in _modules("training.input"):  # queues of file names, which TensorFlow 1's readers take them off
         _replace(module, "input_producer", layer.op("input_tensor", 0, in_graph=True))
+    for module in _modules("profiler.profiler_v2"):  # Keras's TensorBoard profiles the second batch, unasked
+        _replace(module, "start", layer.op("logdir", 0, in_graph=False), public=tensorflow)
     _lead_classes(layer)
 
 
