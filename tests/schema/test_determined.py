@@ -163,7 +163,6 @@ def test_older_dialect_is_read_whole() -> None:
     assert sorted(search.space) == sorted(yaml.safe_load(OLD_ADAPTIVE)["hyperparameters"])
     assert (search.space["learning_rate"].min, search.space["learning_rate"].max) == (1e-4, 1.0)
     assert reading.ignored == (
-        "bind_mounts",
         "resources.shm_size",
         "environment.image",
         "environment.registry_auth",

@@ -13,7 +13,7 @@ from stoker.cli.experiment_lookup import find_job
 from stoker.cli.old_times import with_old_times
 from stoker.cli.output import print_json, say
 from stoker.cli.parser import Arguments, Parser
-from stoker.cli.search_config import add_config_flags, laid_over, tell, with_overrides
+from stoker.cli.search_config import add_config_flags, laid_over, out_of_container, tell, with_overrides
 from stoker.cli.shipment import Shipment, check_environment, look_at, pack_up
 from stoker.cli.startup_hook import with_startup_hook
 from stoker.errors import UsageError
@@ -126,6 +126,7 @@ def submit_task(
 
     `cpus` is what it takes of the pool, unless the settings say.
     """
+    from stoker.compat.mounts import with_links
     from stoker.home import Home
     from stoker.packaging.tree import source_of_directory
 
@@ -146,7 +147,7 @@ def submit_task(
             values = with_old_times(with_startup_hook(values, code), code, home=home)
             shipment = pack_up(values, code, (), folder=Path(folder))
         else:
-            shipment = Shipment(values, None, ())
+            shipment = Shipment(with_links(values), None, ())
         check_environment(shipment, home=home)
         return submit_numbered(shipment, values.get("name") or task, home=home)
 
@@ -173,7 +174,7 @@ def _read(arguments: Arguments, entrypoint: str) -> Values:
     document: Values = {}
     for file in (arguments.template, arguments.config_file):
         document = laid_over(document, load(Path(file))) if file else document
-    document = {**with_overrides(document, arguments.overrides), "entrypoint": entrypoint}
+    document = out_of_container({**with_overrides(document, arguments.overrides), "entrypoint": entrypoint})
     reading = read(document, source=arguments.config_file or "--config")
     tell(reading)
     return reading.values

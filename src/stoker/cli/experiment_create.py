@@ -178,7 +178,10 @@ def forked(source: "Job", overrides: Any) -> Values:
     own_data = {name: value for name, value in spec["data"].items() if name != "stoker"}
     document = with_overrides({**original, **({"data": own_data} if own_data else {})}, overrides)
     reading = read_search(document, source=where)
-    shipped = {name: spec[name] for name in ("package", "import_roots")}
+    kept = ["package", "import_roots"]
+    if document.get("entrypoint") == original.get("entrypoint"):
+        kept.append("command")  # which has a startup hook in front, and links to what was mounted
+    shipped = {name: spec[name] for name in kept}
     environment = {name: spec["environment"][name] for name in ("runtime", "python", "requirements", "archives")}
     return overlay({"name": source.id, **reading.values}, {**shipped, "environment": environment})
 

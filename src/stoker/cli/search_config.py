@@ -58,7 +58,21 @@ def load_config(file: Path, *, template: Path | None = None, overrides: Sequence
     document = load(file)
     if template is not None:
         document = laid_over(load(template), document)
-    return with_overrides(document, overrides)
+    return out_of_container(with_overrides(document, overrides))
+
+
+def out_of_container(document: Values) -> Values:
+    """Determined's file with the paths of this machine, which is said; another one as it is."""
+    from stoker.schema.dialects.document import is_determined
+
+    if not is_determined(document):
+        return document
+    from stoker.compat.mounts import outside
+
+    found = outside(document)
+    for note in found.notes:
+        say(f"Note: {note}.")
+    return found.document
 
 
 def with_overrides(document: Mapping[str, Any], overrides: Sequence[Override]) -> Values:

@@ -19,7 +19,13 @@ _LOCKED = "exec 9>.startup-hook.lock; flock 9 2>/dev/null || true; set -e\n{hook
 
 
 def with_startup_hook(values: Values, code: "Code") -> Values:
-    """The job with its hook in front of its command; as it is when it has none, or is not of Determined's making."""
+    """The job with its mounts and hook in front of its command; as it is without, or not of Determined's making."""
+    from stoker.compat.mounts import with_links
+
+    return with_links(_with_hook(values, code))
+
+
+def _with_hook(values: Values, code: "Code") -> Values:
     if NAME not in code.tree.paths or "stoker" not in values.get("data", {}):
         return values
     from stoker.compat.migrate.hooks import read_hook

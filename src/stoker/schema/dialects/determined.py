@@ -42,7 +42,6 @@ _PER_SLOT = re.compile(r"\bdetermined\.launch\.(torch_distributed|deepspeed|horo
 # Meaningless where there are no containers, no Kubernetes, no Slurm; or dead in Determined itself.
 _MEANINGLESS = {
     "": (
-        "bind_mounts",
         "integrations",
         "internal",
         "log_policies",
