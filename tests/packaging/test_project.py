@@ -147,7 +147,7 @@ def test_stokers_own_python_stands_in_for_one_without_setuptools(tmp_path: Path,
 def test_setuptools_is_installed_for_it_where_no_python_has_it(
     tmp_path: Path, home: Home, wheelhouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(project_files, "_has_setuptools", lambda runtime: False)
+    monkeypatch.setattr(project_files, "_has_module", lambda runtime, module: False)
     bare = make_runtime(home, tmp_path / "bare", {})
     monkeypatch.setattr(environment, "choose", lambda *_, **__: Choice(bare))
     root = tmp_path / "p"
@@ -158,6 +158,24 @@ def test_setuptools_is_installed_for_it_where_no_python_has_it(
     fake = "mark = 'fake'\ndef setup(): pass\ndef find_packages(): pass\n"
     make_wheel(wheelhouse, "setuptools", "99.0", files={"setuptools/__init__.py": fake})
     assert read(root, home, {}, runtime=bare).name == "fake"
+
+
+@pytest.mark.slow
+def test_older_setuptools_are_installed_for_a_setup_py_that_imports_pkg_resources(
+    tmp_path: Path, home: Home, wheelhouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(project_files, "_has_module", lambda runtime, module: module == "setuptools")
+    bare = make_runtime(home, tmp_path / "bare", {})
+    monkeypatch.setattr(environment, "choose", lambda *_, **__: Choice(bare))
+    files = {"setuptools/__init__.py": "def setup(): pass\ndef find_packages(): pass\n"}
+    make_wheel(wheelhouse, "setuptools", "99.0", files=files)
+    make_wheel(wheelhouse, "setuptools", "80.9", files={**files, "pkg_resources/__init__.py": "name = 'of old'\n"})
+
+    project = read(
+        tmp_path / "p", home, {"setup.py": setup("name=pkg.name", "import pkg_resources as pkg")}, runtime=bare
+    )
+
+    assert project.name == "of old"
 
 
 @pytest.mark.slow

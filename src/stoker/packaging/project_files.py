@@ -91,7 +91,8 @@ def _declared(tree: Tree, shipped: set[str], *, home: Home, runtime: Runtime) ->
         found.append(_checked(read_pyproject(root / "pyproject.toml"), root / "pyproject.toml"))
     # A setup.py is run only for what is not written down elsewhere: it may be old, slow or broken.
     if "setup.py" in shipped and (not found or found[0].requirements is None):
-        found.append(_checked(_run_setup_py(tree, python=_python_with_setuptools(home, runtime)), root / "setup.py"))
+        python = _python_with_setuptools(root / "setup.py", home=home, runtime=runtime)
+        found.append(_checked(_run_setup_py(tree, python=python), root / "setup.py"))
     if "setup.cfg" in shipped:
         found.append(_checked(read_setup_cfg(root / "setup.cfg"), root / "setup.cfg"))
     return found
@@ -104,21 +105,23 @@ def _checked(declared: Declared, file: Path) -> Declared:
     return declared
 
 
-def _python_with_setuptools(home: Home, runtime: Runtime) -> Path:
+def _python_with_setuptools(setup: Path, *, home: Home, runtime: Runtime) -> Path:
     """A Python that can run a setup.py: the runtime's own, else stoker's, else an environment made for it."""
+    is_old = b"pkg_resources" in setup.read_bytes()  # which newer setuptools have no more
+    module, requirement = ("pkg_resources", "setuptools<81") if is_old else ("setuptools", "setuptools")
     for one in (runtime, default_runtime()):
-        if _has_setuptools(one):
+        if _has_module(one, module):
             return one.python
     try:
-        return prepare({"requirements": ["setuptools"]}, home=home).python
+        return prepare({"requirements": [requirement]}, home=home).python
     except StokerError as error:
         raise StokerError(
-            f"Reading a setup.py takes setuptools, which {runtime} lacks, and it could not be installed: {error}"
+            f"Reading a setup.py takes {requirement}, which {runtime} lacks, and it could not be installed: {error}"
         ) from error
 
 
-def _has_setuptools(runtime: Runtime) -> bool:
-    return any(os.path.isdir(os.path.join(folder, "setuptools")) for folder in runtime.interpreter.site_dirs)
+def _has_module(runtime: Runtime, module: str) -> bool:
+    return any(os.path.isdir(os.path.join(folder, module)) for folder in runtime.interpreter.site_dirs)
 
 
 def _run_setup_py(tree: Tree, *, python: Path) -> Declared:
