@@ -75,3 +75,18 @@ def test_bad_file_is_left_as_it_was(home: Home) -> None:
         pools._write_checked(home.config, "nonsense = 1\n")
 
     assert home.config.read_text() == "[pools.local]\n"
+
+
+def test_pool_that_grows_is_told_how_large_its_nodes_become(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*ADD, "--largest-node", "cpus=8,gpus=1"]) == 2
+    assert "--max-nodes" in capsys.readouterr().err
+    assert main([*ADD, "--max-nodes", "4", "--largest-node", "cpu=8"]) == 2
+    assert "pools.cluster.largest_node.cpu" in capsys.readouterr().err
+    assert main([*ADD, "--max-nodes", "4", "--largest-node", "cpus=many"]) == 2
+    assert not home.config.exists()
+
+    assert main([*ADD, "--max-nodes", "4", "--largest-node", "cpus=8,gpus=1"]) == 0
+
+    pool = load_settings(home.config, capacity=lambda: Share(cpus=2)).pools["cluster"]
+    assert pool.largest_node == Share(cpus=8, gpus=1)
+    assert pool.limit.gpus == 4

@@ -63,6 +63,31 @@ def test_cluster_that_grows_does_not_grow_beyond_what_may_be_taken_of_it() -> No
         nodes_of(pool, slots=5)
 
 
+def test_cluster_that_has_no_node_yet_takes_any_job_and_leaves_it_to_the_cluster_what_goes_together() -> None:
+    pool = a_cluster(autoscale=True, max_nodes=2)
+
+    assert nodes_of(pool, slots=3) == [0, 1, 2]
+    assert nodes_of(pool, slots=3, single_node=True) == [0, 0, 0]
+    roles = {"chief": {"machine": "n1-standard-8"}}
+    assert replicas_for(Resources.model_validate({"roles": roles}), pool)[0].cpus == 8
+    with pytest.raises(UsageError, match="can never hold it"):
+        nodes_of(pool.with_(most=Share(cpus=2)), slots=3)
+
+
+def test_cluster_whose_owner_says_how_large_its_nodes_are_is_taken_at_the_word() -> None:
+    pool = a_cluster(1, autoscale=True, max_nodes=2, largest_node=Share(cpus=4, gpus=1))
+
+    assert nodes_of(pool, slots=1, gpus=1) == [0]
+    assert nodes_of(pool, slots=4, single_node=True) == [0, 0, 0, 0]
+    roles = {"chief": {"machine": "n1-standard-8"}}
+    assert replicas_for(Resources.model_validate({"roles": roles}), pool)[0].cpus == 4
+    hint = r"may grow to 5 CPUs, 1 GPU and can never hold it\..* largest_node = .* under \[pools\.cluster\]"
+    with pytest.raises(UsageError, match=hint):
+        nodes_of(pool, slots=1, gpus=2)
+    with pytest.raises(UsageError, match=r"has or can start have 4 CPUs, 1 GPU\..* largest_node = "):
+        nodes_of(pool, slots=1, cpus=5)
+
+
 def test_kind_of_gpu_becomes_the_resource_that_the_owner_named_or_is_refused() -> None:
     pool = a_cluster(2, nodes=[Share(cpus=2, gpus=2)], capacity=Share(cpus=2, gpus=2), gpu_types={"T4": "marked:T4"})
 

@@ -79,6 +79,39 @@ def test_new_job_waits_for_a_cluster_that_was_never_asked(tmp_path: Path) -> Non
     pools.await_answer("no such pool")
 
 
+class ShrinkingCluster(RayEngine):
+    """Has a head without CPUs, and at first a node that goes."""
+
+    def __init__(self, home: Home, pool: RayPool) -> None:
+        super().__init__(home, "cluster", pool)
+        self.workers = [a_node("worker")]
+
+    def nodes(self) -> tuple[ClusterNode, ...]:
+        head = ClusterNode(id="head", host="h", address="a", has=Share(cpus=0), free=Share(cpus=0), resources={})
+        return (head, *self.workers)
+
+
+def test_cluster_that_has_shrunk_to_its_head_is_known_by_what_it_had(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('[pools.cluster]\nengine = "ray"\naddress = "head:1"\nautoscale = true\nmax_nodes = 2\n')
+    settings = load_settings(config, capacity=lambda: Share(cpus=1))
+    engines = Engines(Home(tmp_path), {})
+    pools = Pools(settings, config=config, engines=engines, load=lambda: settings)
+    ray = settings.pools["cluster"].ray
+    assert ray is not None
+    cluster = engines._engines["ray:cluster"] = ShrinkingCluster(Home(tmp_path), ray)
+
+    whole = pools._ask(pools["cluster"])
+    cluster.workers.clear()
+    small = pools._ask(whole)
+
+    assert (whole.capacity.cpus, whole.limit.cpus) == (8, 16), "the head is no node that jobs could have"
+    assert (small.capacity.cpus, small.limit.cpus, small.nodes) == (0, 16, ())
+    assert [node.id for node in pools.nodes_of("cluster")] == ["head"], "it is shown all the same"
+    cluster.workers.clear()
+    assert pools._ask(pools["cluster"]).is_unsized
+
+
 class CrowdedEngine(FakeEngine):
     """Has a place for the first run alone."""
 
@@ -122,6 +155,8 @@ def test_run_without_a_place_on_its_cluster_waits_and_holds_nothing(
 
     (pool,) = views.status()
     views.status()
+
+    assert (pool.used.cpus, pool.running, pool.queued) == (1, ("first",), ("second",))
 
     assert [(node.host, node.cpus, node.free) for node in pool.nodes] == [
         ("n1", 8, Share(cpus=8)),

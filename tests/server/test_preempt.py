@@ -1,9 +1,11 @@
 """On a cluster, a job of higher priority takes its place from those of lower: case by case, as in test_decide."""
 
+from dataclasses import replace
+
 from stoker.schema.job import Share
 from stoker.schema.pool import Pool, RayPool
 from stoker.schema.state import Intent, RunState, StopReason
-from stoker.server.decide import Action, Order, Snapshot, Start, decide, explain
+from stoker.server.decide import Action, Order, Snapshot, Start, Withdraw, decide, explain
 from stoker.server.store.base import JobNow, RunNow, TrialNow
 
 NOW = 1000.0
@@ -91,3 +93,37 @@ def test_job_that_takes_a_place_says_so() -> None:
     assert explain(a_snapshot(running(1, cpus=4), a_job(2, priority=9)), NOW)["job_2"] == (
         "takes the place of 1 run of lower priority in pool 'big'"
     )
+
+
+GROWING = POOL.with_(capacity=Share(cpus=0), autoscale=True, max_nodes=2)
+
+
+def test_cluster_that_has_no_node_yet_is_asked_for_as_many_runs_as_it_may_have_nodes() -> None:
+    jobs = [a_job(number) for number in range(1, 5)]
+
+    assert decided(*jobs, pool=GROWING) == (Start("job_1.1.1"), Start("job_2.1.1"))
+    reasons = explain(a_snapshot(*jobs, pool=GROWING), NOW)
+    words = "waits for the first node of pool 'big': what its nodes hold is not known yet"
+    assert reasons == {"job_3": words, "job_4": f"{words}; behind 1 older job"}
+    assert decided(running(1), running(2), a_job(3, priority=9), pool=GROWING) == (), "nobody makes room for nothing"
+
+
+def test_run_that_waited_too_long_for_its_cluster_says_for_what() -> None:
+    late = a_job(1, state=RunState.STARTING, handle="h", created=NOW - 60)
+    late = replace(late, max_waiting_s=20)
+
+    (action,) = decided(late, waiting={"job_1.1.1": "waits for 64 CPU; its autoscaler can start no node for it"})
+
+    assert isinstance(action, Withdraw)
+    assert action.state is RunState.FAILED
+    assert action.message == (
+        "It waited for pool 'big' for longer than max_waiting_s = 20 allows."
+        " At last it waits for 64 CPU; its autoscaler can start no node for it."
+    )
+
+
+def test_run_whose_cluster_does_not_answer_is_not_said_to_be_starting() -> None:
+    lost = POOL.with_(trouble="Nothing answers at head:6379.")
+    jobs = [a_job(1, state=RunState.STARTING, handle="h"), running(2)]
+
+    assert explain(a_snapshot(*jobs, pool=lost), NOW) == {"job_1": "waits: Nothing answers at head:6379."}

@@ -97,6 +97,7 @@ def test_known_options_are_these(tmp_path: Path) -> None:
         "resources",
         "autoscale",
         "max_nodes",
+        "largest_node",
         "server_url",
         "gpu_types",
         "artifacts",

@@ -17,10 +17,11 @@ def build(parser: Parser) -> None:
 
 
 def show(arguments: Arguments) -> None:
+    from stoker.cli.pools import named
     from stoker.client import connect
 
     client = connect()
-    pools = [pool for pool in client.pools() if arguments.pool in (None, pool.name)]
+    pools = client.pools() if arguments.pool is None else [named(client.pools(), arguments.pool)]
     jobs = client.jobs(state=("QUEUED", "PREPARING", "RUNNING"))
     if arguments.json:
         lines = [job.model_dump(mode="json") for job in jobs if any(job.pool == pool.name for pool in pools)]
@@ -31,14 +32,13 @@ def show(arguments: Arguments) -> None:
 
 
 def _of_pool(pool: "PoolStatus", jobs: "list[JobSummary]") -> list[str]:
+    from stoker.schema.pool import in_words
+
     used = (
         f"{pool.used.cpus:g} of {pool.capacity.cpus:g} CPUs, {pool.used.gpus:g} of {pool.capacity.gpus:g} GPUs in use"
     )
     found = [f"{pool.name} ({pool.engine}): {pool.trouble or used}"]
-    found += [
-        f"  node {number}: {node.cpus:g} CPUs, {node.memory_gb:g} GB, {node.gpus:g} GPUs"
-        for number, node in enumerate(pool.nodes)
-    ]
+    found += [f"  node {number}: {in_words(node)}" for number, node in enumerate(pool.nodes)]
     if jobs:
         rows = [[job.id, job.state, job.owner, str(job.priority), job.reason] for job in jobs]
         found.append(table(["JOB", "STATE", "OWNER", "PRIORITY", "WHY IT WAITS"], rows))

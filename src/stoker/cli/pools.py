@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stoker.cli import flags
 from stoker.cli.output import print_json, table
 from stoker.cli.parser import Arguments, Parser
 
@@ -43,10 +44,19 @@ def build(parser: Parser) -> None:
     command.add_argument(
         "--max-nodes", type=int, help="the cluster grows up to this: jobs may ask for more than it has"
     )
+    command.add_argument(
+        "--largest-node",
+        type=flags.key_values,
+        metavar="K=V",
+        help="what the largest of them has, if it is not there yet: cpus=8,memory_gb=32,gpus=1",
+    )
     command = parser.add_command(
         "remove", remove_pool, help="take a pool out of config.toml", example="stoker pools remove cluster"
     )
     command.add_argument("name", help="the pool")
+    command.add_argument(
+        "--force", action="store_true", help="give its unfinished jobs up, if its cluster does not answer any more"
+    )
 
 
 def list_pools(arguments: Arguments) -> None:
@@ -56,29 +66,36 @@ def list_pools(arguments: Arguments) -> None:
     if arguments.json:
         print_json(pools)
     else:
-        print(pools_table(pools))
+        print("\n".join([pools_table(pools), *_troubles(pools)]))
 
 
 def describe_pool(arguments: Arguments) -> None:
     from stoker.client import connect
-    from stoker.errors import NotFoundError
 
-    pools = connect().pools()
-    found = [pool for pool in pools if pool.name == arguments.name]
-    if not found:
-        raise NotFoundError(f"No pool named {arguments.name!r}. Pools: {', '.join(pool.name for pool in pools)}.")
+    found = named(connect().pools(), arguments.name)
     if arguments.json:
-        print_json(found[0])
+        print_json(found)
         return
-    print(pools_table(found))
-    for title, jobs in (("running", found[0].running), ("queued", found[0].queued)):
+    print("\n".join([pools_table([found]), *_troubles([found])]))
+    for title, jobs in (("running", found.running), ("queued", found.queued)):
         print(f"{title}: {', '.join(jobs) or 'none'}")
 
 
+def named(pools: "Sequence[PoolStatus]", name: str) -> "PoolStatus":
+    from stoker.errors import NotFoundError
+
+    for pool in pools:
+        if pool.name == name:
+            return pool
+    raise NotFoundError(f"No pool named {name!r}. Pools: {', '.join(pool.name for pool in pools)}.")
+
+
 def add_pool(arguments: Arguments) -> None:
-    from stoker.errors import ConflictError
+    from stoker.errors import ConflictError, UsageError
     from stoker.home import Home
 
+    if arguments.largest_node and not arguments.max_nodes:
+        raise UsageError("--largest-node is for a cluster that grows: say up to how many nodes, with --max-nodes.")
     home = Home.find().make()
     text = _config_text(home.config)
     if _section(arguments.name).search(text):
@@ -97,6 +114,9 @@ def add_pool(arguments: Arguments) -> None:
     }
     # JSON's strings, numbers and truth values are TOML's too.
     lines = [f"{name} = {json.dumps(value)}" for name, value in values.items() if value is not None]
+    if arguments.largest_node:
+        sizes = ", ".join(f"{name} = {amount}" for name, amount in arguments.largest_node.items())
+        lines.append(f"largest_node = {{ {sizes} }}")
     # A file without pools means this machine; with one pool written down, that has to be as well.
     here = "" if re.search(r"^\s*\[pools\.", text, re.MULTILINE) else '\n[pools.local]\nengine = "local"\n'
     _write_checked(home.config, f"{text.rstrip()}\n{here}\n[pools.{arguments.name}]\n" + "\n".join(lines) + "\n")
@@ -114,9 +134,14 @@ def remove_pool(arguments: Arguments) -> None:
     if not section.search(text):
         raise NotFoundError(f"{home.config} has no pool {arguments.name!r}. List them with `stoker pools list`.")
     used = [pool for pool in connect().pools() if pool.name == arguments.name and (pool.running or pool.queued)]
-    if used:
-        jobs = ", ".join([*used[0].running, *used[0].queued])
-        raise ConflictError(f"Jobs of pool {arguments.name!r} are not over: {jobs}. Cancel them, or wait.")
+    if used and not (arguments.force and used[0].trouble):
+        jobs = ", ".join(dict.fromkeys([*used[0].running, *used[0].queued]))
+        hint = "Cancel them, or wait."
+        if used[0].trouble:
+            hint += (
+                f" To give them up: `stoker pools remove {arguments.name} --force`, for its cluster does not answer."
+            )
+        raise ConflictError(f"Jobs of pool {arguments.name!r} are not over: {jobs}. {hint}")
     _write_checked(home.config, section.sub("", text))
 
 
@@ -135,6 +160,11 @@ def pools_table(pools: "Sequence[PoolStatus]") -> str:
         counts = [str(len(pool.running)), str(len(pool.queued))]
         rows.append([pool.name, pool.engine, *amounts, *counts, " ".join(pool.tiers)])
     return table(head, rows)
+
+
+def _troubles(pools: "Sequence[PoolStatus]") -> list[str]:
+    """Why nothing can be started in some of them, a line each."""
+    return [pool.trouble for pool in pools if pool.trouble]
 
 
 def _config_text(path: Path) -> str:

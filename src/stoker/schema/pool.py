@@ -48,7 +48,8 @@ class Pool(Model):
     capacity: Share
     nodes: tuple[Share, ...] = ()  # of several machines, what each has; none is one machine of this capacity
     autoscale: bool = False  # a job may ask for more than there is now, and waits until the cluster has grown
-    max_nodes: Annotated[int, Field(ge=1)] | None = None  # to which it may grow
+    max_nodes: Annotated[int, Field(ge=1)] | None = None  # with CPUs or GPUs, to which it may grow
+    largest_node: Share | None = None  # that it can have, as its owner said or as was seen; others are as those there
     most: Share = Share(cpus=1e9, memory_gb=1e9, gpus=1e9)  # of its cluster that stoker may take
     gpu_types: dict[str, str] = {}  # as jobs call them, and the cluster's resource that such nodes have; none is any
     ray: RayPool | None = None
@@ -66,11 +67,21 @@ class Pool(Model):
         """What it has, or could have once it has grown."""
         if not self.autoscale:
             return self.capacity
-        if self.max_nodes is None or not self.nodes:
+        if self.max_nodes is None or self.new_node is None:
             return self.most
-        largest = _largest(self.nodes)
-        sizes = [*self.nodes, *[largest] * max(self.max_nodes - len(self.nodes), 0)]
+        sizes = [*self.nodes, *[self.new_node] * max(self.max_nodes - len(self.nodes), 0)]
         return least(_sum(sizes), self.most)
+
+    @property
+    def new_node(self) -> Share | None:
+        """What a node that comes has, as far as anybody knows: as the largest that was ever there, or was promised."""
+        known = [*self.nodes, *([] if self.largest_node is None else [self.largest_node])]
+        return largest(known) if known else None
+
+    @property
+    def is_unsized(self) -> bool:
+        """Whether nobody knows yet what its nodes will have: it has none now, and its owner did not say."""
+        return self.autoscale and self.new_node is None
 
     @property
     def slots(self) -> int:
@@ -118,6 +129,15 @@ def least(one: Share, other: Share) -> Share:
     )
 
 
+def largest(nodes: Sequence[Share]) -> Share:
+    """The larger of each."""
+    return Share(
+        cpus=max(node.cpus for node in nodes),
+        memory_gb=max(node.memory_gb for node in nodes),
+        gpus=max(node.gpus for node in nodes),
+    )
+
+
 def _sum(shares: Sequence[Share]) -> Share:
     return Share(
         cpus=sum(share.cpus for share in shares),
@@ -150,17 +170,10 @@ def _roles(resources: Resources, pool: Pool) -> Tier:
                 f" Its owner can add one under [pools.{pool.name}.tiers.{tier}] in config.toml."
             )
         return pool.tiers[tier]
-    gpus = resources.cpus if resources.slot_is_gpu and pool.capacity.gpus else resources.gpus
+    has_gpus = pool.capacity.gpus or (pool.autoscale and pool.new_node is not None and pool.new_node.gpus)
+    gpus = resources.cpus if resources.slot_is_gpu and has_gpus else resources.gpus
     each = RoleSpec(cpus=resources.cpus, memory_gb=resources.memory_gb, gpus=gpus)
     return {Role.CHIEF: each, Role.WORKER: each.with_(count=resources.slots - 1)}
-
-
-def _largest(nodes: Sequence[Share]) -> Share:
-    return Share(
-        cpus=max(node.cpus for node in nodes),
-        memory_gb=max(node.memory_gb for node in nodes),
-        gpus=max(node.gpus for node in nodes),
-    )
 
 
 def _on_nodes(replicas: list[Replica], pool: Pool) -> tuple[Replica, ...]:
@@ -168,9 +181,12 @@ def _on_nodes(replicas: list[Replica], pool: Pool) -> tuple[Replica, ...]:
 
     Which machine becomes which node is the cluster's to say; here it is only made sure that there are such machines.
     """
+    if pool.is_unsized:  # each is a node of its own: the cluster puts together what goes together
+        return tuple(replica.with_(node=number) for number, replica in enumerate(replicas))
     left = sorted(pool.nodes, key=lambda node: (node.gpus, node.cpus, node.memory_gb), reverse=True)
     more = max((pool.max_nodes or len(replicas) + len(left)) - len(left), 0) if pool.autoscale else 0
-    left += [_largest(pool.nodes) if pool.nodes else pool.limit] * more
+    size = pool.new_node
+    left += [] if size is None else [size] * more
     held: list[list[Replica]] = [[] for _ in left]
     spread = pool.ray is not None and pool.ray.placement == "spread"
     for replica in replicas:
@@ -180,7 +196,7 @@ def _on_nodes(replicas: list[Replica], pool: Pool) -> tuple[Replica, ...]:
         if place is None:
             raise UsageError(
                 f"{replica.name} needs {in_words(replica)}, which no node of pool {pool.name!r} has left beside the"
-                f" others of this job: its {len(pool.nodes)} nodes have {_sizes(pool)}. Ask for smaller processes."
+                f" others of this job: {_sizes(pool)}. Ask for smaller processes{_or_say_so(pool)}."
             )
         held[place].append(replica)
     filled = [mine for mine in held if mine]
@@ -191,17 +207,28 @@ def _on_nodes(replicas: list[Replica], pool: Pool) -> tuple[Replica, ...]:
 
 def _on_one_node(replicas: list[Replica], pool: Pool) -> tuple[Replica, ...]:
     need = total(replicas)
-    grows = pool.autoscale and not pool.nodes  # nobody knows yet what its nodes will have
-    if not grows and not any(fits(need, node) for node in pool.nodes):
+    to_come = [pool.new_node] if pool.autoscale and pool.new_node is not None else []
+    if not pool.is_unsized and not any(fits(need, node) for node in (*pool.nodes, *to_come)):
         raise UsageError(
             f"This job needs {in_words(need)} on one node (single_node), which no node of pool {pool.name!r} has:"
-            f" its {len(pool.nodes)} nodes have {_sizes(pool)}. Ask for less, or leave single_node out."
+            f" {_sizes(pool)}. Ask for less, or leave single_node out{_or_say_so(pool)}."
         )
     return tuple(replica.with_(node=0) for replica in replicas)
 
 
 def _sizes(pool: Pool) -> str:
-    return "; ".join(in_words(node) for node in pool.nodes[:5]) + ("; …" if len(pool.nodes) > 5 else "")
+    if pool.autoscale and pool.new_node is not None:
+        return f"the largest that it has or can start have {in_words(pool.new_node)}"
+    sizes = "; ".join(in_words(node) for node in pool.nodes[:5]) + ("; …" if len(pool.nodes) > 5 else "")
+    return f"its {len(pool.nodes)} nodes have {sizes}"
+
+
+def _or_say_so(pool: Pool) -> str:
+    """What the owner of a cluster can do whose next nodes are larger than those that were ever there."""
+    hint = (
+        f", or, if it can start larger nodes, say so: largest_node = {{ cpus = 8, gpus = 1 }} under [pools.{pool.name}]"
+    )
+    return f"{hint} in config.toml" if pool.autoscale else ""
 
 
 _MACHINE = re.compile(r"[a-z]+\d+[a-z]?-(?:standard|highmem|highcpu|megamem|ultramem|megagpu|highgpu)-(\d+)g?")
@@ -218,8 +245,14 @@ def _sized(role: RoleSpec, pool: Pool) -> RoleSpec:
     cpus = int(known[1]) if known else _LEGACY_MACHINES.get(role.machine, 1)
     if not pool.ignore_accelerators:
         gpus = gpus or _LEGACY_GPUS.get(role.machine, 0)
-    most = max(node.cpus for node in pool.nodes) if pool.nodes else pool.capacity.cpus
-    return role.with_(cpus=min(cpus, most), gpus=gpus)
+    return role.with_(cpus=min(cpus, _most_cpus(pool)), gpus=gpus)
+
+
+def _most_cpus(pool: Pool) -> float:
+    """Of one node."""
+    if pool.autoscale:
+        return pool.most.cpus if pool.new_node is None else pool.new_node.cpus
+    return max(node.cpus for node in pool.nodes) if pool.nodes else pool.capacity.cpus
 
 
 def _gpu_resource(role: RoleSpec, pool: Pool) -> str | None:
@@ -241,10 +274,15 @@ def _check_fits(resources: Resources, replicas: list[Replica], pool: Pool) -> No
     if fits(need, pool.limit):
         return
     what = f"Scale tier {resources.tier}" if resources.tier else "This job"
+    has = f"has {in_words(pool.capacity)}"
+    if pool.autoscale:
+        has = f"has {in_words(pool.capacity)} now, may grow to {in_words(pool.limit)}"
     hint = "Ask for less, choose another pool with --region, or change the pool's table in config.toml."
-    if need.gpus > pool.capacity.gpus == 0:
+    if need.gpus > pool.limit.gpus == 0:
         hint = f"To run on CPUs all the same, set ignore_accelerators = true under [pools.{pool.name}] in config.toml."
+    if pool.autoscale and pool.limit != pool.most:
+        hint = f"Ask for less, choose another pool with --region{_or_say_so(pool)}."
     raise UsageError(
         f"{what} needs {in_words(need)} in {len(replicas)} process{'es' if len(replicas) > 1 else ''};"
-        f" pool {pool.name!r} has {in_words(pool.capacity)} and can never hold it. {hint}"
+        f" pool {pool.name!r} {has} and can never hold it. {hint}"
     )

@@ -8,7 +8,7 @@ On a cluster, a job takes its place from those of lower priority: they are told 
 
 import math
 import signal
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from stoker.schema.event import Exited, Phase
@@ -118,12 +118,24 @@ def explain(snapshot: Snapshot, now: float) -> dict[str, str]:
     """For each job that waits for a place: why, in words."""
     queued = {place.job.id: _words(place, snapshot) for place in _queue(snapshot, now) if not place.starts}
     placed = {job.id: snapshot.waiting.get(trial.run.id, "") for job in snapshot.jobs for trial in job.trials}
-    return {**{job: why for job, why in placed.items() if why}, **queued}
+    return {**_unheard(snapshot), **{job: why for job, why in placed.items() if why}, **queued}
 
 
-def used(jobs: Iterable[JobNow], pool: str) -> Share:
-    """What live runs hold of a pool."""
-    return _sum([job.need for job in jobs if job.pool == pool for trial in job.trials if is_live(trial.run)])
+def _unheard(snapshot: Snapshot) -> dict[str, str]:
+    """Jobs that were given to a cluster, have said nothing yet, and whose cluster does not answer."""
+    trouble = {pool.name: pool.trouble for pool in snapshot.pools.values() if pool.trouble}
+    return {
+        job.id: f"waits: {trouble[job.pool]}"
+        for job in snapshot.jobs
+        if job.pool in trouble
+        and any(trial.run.state is RunState.STARTING and trial.run.phase is None for trial in job.trials)
+    }
+
+
+def used(jobs: Iterable[JobNow], pool: str, *, but: Collection[str] = ()) -> Share:
+    """What live runs hold of a pool, or are to have of it; `but` these, which wait for a place there."""
+    runs = [(job.need, trial.run) for job in jobs if job.pool == pool for trial in job.trials]
+    return _sum([need for need, run in runs if is_live(run) and run.id not in but])
 
 
 def _sum(shares: Sequence[Share]) -> Share:
@@ -180,7 +192,7 @@ def _tend_live(job: JobNow, trial: TrialNow, snapshot: Snapshot, now: float) -> 
     if run.id in snapshot.gone:
         return None
     if run.id in snapshot.waiting:
-        return _tend_waiting(job, run, now)
+        return _tend_waiting(job, run, snapshot.waiting[run.id], now)
     if job.intent is not Intent.RUN and run.stop is None:
         return Order(run.id, _REASONS[job.intent])
     if run.state is RunState.STARTING and run.phase is Phase.USER_CODE:
@@ -188,11 +200,14 @@ def _tend_live(job: JobNow, trial: TrialNow, snapshot: Snapshot, now: float) -> 
     return None
 
 
-def _tend_waiting(job: JobNow, run: RunNow, now: float) -> Action | None:
+def _tend_waiting(job: JobNow, run: RunNow, why: str, now: float) -> Action | None:
     if job.intent is not Intent.RUN:
         return Withdraw(run.id, RunState.STOPPED, stop=_REASONS[job.intent])
     late = _tend_queued(job, run, now)
-    return Withdraw(run.id, late.state, message=late.message, stop=late.stop) if isinstance(late, Move) else None
+    if not isinstance(late, Move):
+        return None
+    message = f"{late.message} At last it {why}." if late.message and why else late.message
+    return Withdraw(run.id, late.state, message=message, stop=late.stop)
 
 
 def _is_past_hope(job: JobNow, run: RunNow, gone_since: float | None, now: float) -> bool:

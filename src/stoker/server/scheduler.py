@@ -8,7 +8,7 @@ handle was not written down is found or, if it never started, started then.
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
@@ -38,7 +38,7 @@ from stoker.server.decide import (
 from stoker.server.launch import build_launch, find_run
 from stoker.server.live import Live
 from stoker.server.search import Searches
-from stoker.server.store.base import JobNow, Store
+from stoker.server.store.base import JobNow, RunNow, Store
 
 logger = logging.getLogger(__name__)
 
@@ -148,7 +148,8 @@ class Scheduler:
         """Each pool: what it has, what of it is in use, who runs and who waits."""
         jobs = self._store.unfinished()
         return tuple(
-            _pool_status(pool, [job for job in jobs if job.pool == pool.name]) for pool in self._pools.values()
+            _pool_status(pool, [job for job in jobs if job.pool == pool.name], unplaced=self._last.waiting.keys())
+            for pool in self._pools.values()
         )
 
     def _run(self) -> None:
@@ -204,10 +205,14 @@ class Scheduler:
     def _waiting(self, watched: Mapping[str, tuple[str, str]]) -> dict[str, str]:
         """Which of these runs have no place on their cluster yet, and what they wait for."""
         return {
-            run: self._engines[engine].diagnose(handle)
-            for run, (engine, handle) in watched.items()
-            if handle in self._unplaced
+            run: self._diagnose(engine, handle) for run, (engine, handle) in watched.items() if handle in self._unplaced
         }
+
+    def _diagnose(self, engine: str, handle: str) -> str:
+        try:
+            return self._engines[engine].diagnose(handle)
+        except StokerError as error:
+            return f"waits: {error}"
 
     def _poll(self, handles: Iterable[tuple[str, str]]) -> set[str]:
         """Which of these, with their engines, are alive."""
@@ -230,7 +235,7 @@ class Scheduler:
         except StokerError as error:
             # A cluster that does not answer is not one that has lost its runs: they are as they were.
             logger.warning("%s", error)
-            return dict.fromkeys(handles, Liveness.ALIVE)
+            return {handle: Liveness.WAITING if handle in self._unplaced else Liveness.ALIVE for handle in handles}
 
     def _is_drained(self, drain: _Drain, now: float) -> bool:
         if drain.handle is None or now - drain.since > _DRAIN_S:
@@ -386,16 +391,24 @@ def _path_of(run: str) -> tuple[str, int, int]:
     return job, int(trial), int(attempt)
 
 
-def _pool_status(pool: Pool, jobs: list[JobNow]) -> PoolStatus:
+def _pool_status(pool: Pool, jobs: list[JobNow], *, unplaced: Collection[str]) -> PoolStatus:
+    """What waits for a place on its cluster is in use nowhere."""
+
+    def is_placed(run: RunNow) -> bool:
+        return is_live(run) and run.id not in unplaced
+
+    def is_queued(run: RunNow) -> bool:
+        return run.state is RunState.QUEUED or (is_live(run) and run.id in unplaced)
+
     return PoolStatus(
         name=pool.name,
         engine=pool.engine,
         capacity=pool.capacity,
-        used=used(jobs, pool.name),
+        used=used(jobs, pool.name, but=unplaced),
         slots=pool.slots,
         tiers=tuple(sorted(pool.tiers)),
         nodes=tuple(PoolNode(**dict(node)) for node in pool.nodes),
         trouble=pool.trouble,
-        running=tuple(job.id for job in jobs if any(is_live(trial.run) for trial in job.trials)),
-        queued=tuple(job.id for job in jobs if any(trial.run.state is RunState.QUEUED for trial in job.trials)),
+        running=tuple(job.id for job in jobs if any(is_placed(trial.run) for trial in job.trials)),
+        queued=tuple(job.id for job in jobs if any(is_queued(trial.run) for trial in job.trials)),
     )

@@ -27,7 +27,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 from stoker.engines.ray import agent as agent_module
 from stoker.engines.ray import amounts
 from stoker.engines.ray.agent import WRITTEN, Agent, Site
-from stoker.engines.ray.places import find_group, note_started, places_of, read_started
+from stoker.engines.ray.autoscaler import Autoscaler
+from stoker.engines.ray.notes import is_cancelled, note_started, read_started
+from stoker.engines.ray.places import find_group, places_of
 from stoker.engines.ray.raylets import LostNodeError, Raylets
 
 logger = logging.getLogger(__name__)
@@ -92,6 +94,7 @@ class Cluster:
         self._runs: dict[str, _Run] = {}
         self._drains: dict[str, list[Any]] = {}
         self._lock = threading.Lock()
+        self._autoscaler = Autoscaler()
         ray.cloudpickle.register_pickle_by_value(agent_module)
         self._agent_class = ray.remote(Agent)
         # Not ended after one call, as Ray does with what has seen a GPU: the next would take a second to start.
@@ -135,7 +138,11 @@ class Cluster:
             owner, _, run = str(found["name"]).partition("/")
             if owner == self._id and found["state"] != "REMOVED":
                 job, trial, attempt = _path_of(run)
-                self.find(run, str(self._home / "runs" / job / str(trial) / str(attempt)))
+                run_dir = self._home / "runs" / job / str(trial) / str(attempt)
+                if is_cancelled(run_dir):  # while the cluster did not answer
+                    threading.Thread(target=self.cancel, args=(run, str(run_dir)), name=run, daemon=True).start()
+                else:
+                    self.find(run, str(run_dir))
 
     def poll(self, runs: Mapping[str, str]) -> dict[str, str]:
         """By run's name, of those with these directories: alive, waiting or gone."""
@@ -396,7 +403,9 @@ class Cluster:
         return group is not None and placement_group_table(group).get("state") == "PENDING"
 
     def _shortage(self, run: _Run) -> str:
-        return amounts.shortage(self._bundles(run), free=ray.available_resources(), has=ray.cluster_resources())
+        lacks = amounts.shortage(self._bundles(run), free=ray.available_resources(), has=ray.cluster_resources())
+        group = find_group(self._name(run.name))
+        return lacks + (self._autoscaler.word(group.id.hex()) if group is not None else "")
 
     def _check_reachable(self, server: dict[str, Any], places: list[dict[str, str]]) -> None:
         here = ray.util.get_node_ip_address()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker.engines.base import Liveness
+from stoker.engines.ray.notes import note_cancelled, read_started
 from stoker.errors import StokerError
 from stoker.home import Home
 from stoker.schema.job import Share
@@ -90,8 +91,16 @@ class RayEngine:
 
     def cancel(self, handle: str) -> None:
         found = _Handle.parse(handle)
-        if found is not None:
+        if found is None:
+            return
+        run_dir = Path(found.run_dir)
+        is_noted = note_cancelled(run_dir)
+        try:
             self._bridge.ask("cancel", run=found.run, run_dir=found.run_dir)
+        except StokerError:
+            # Nothing of it has begun: it need not wait for a cluster that does not answer, and will not begin there.
+            if read_started(run_dir) or not is_noted:
+                raise
 
     def diagnose(self, handle: str) -> str:
         found = _Handle.parse(handle)
@@ -99,7 +108,9 @@ class RayEngine:
 
     def drain(self, handle: str) -> str | None:
         found = _Handle.parse(handle)
-        if found is None or not self._bridge.ask("drain", run=found.run, run_dir=found.run_dir):
+        if found is None or not read_started(Path(found.run_dir)):
+            return None  # nothing of it has begun
+        if not self._bridge.ask("drain", run=found.run, run_dir=found.run_dir):
             return None
         return str(_Handle(found.run, found.run_dir, is_drain=True))
 

@@ -1,7 +1,5 @@
-"""Where the nodes of a run are: by its placement group, and as it was noted in the server's run directory."""
+"""Where the nodes of a run are, by its placement group."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -31,18 +29,3 @@ def places_of(name: str, num_nodes: int) -> list[dict[str, str]]:
         }
         for one in found
     ]
-
-
-def read_started(run_dir: Path) -> list[dict[str, str]]:
-    """Where its nodes were started, or were about to be; none when that had not begun."""
-    try:
-        found: list[dict[str, str]] = json.loads((run_dir / "nodes.json").read_text())
-        return found
-    except (OSError, ValueError):
-        return []
-
-
-def note_started(run_dir: Path, places: list[dict[str, str]]) -> None:
-    partial = run_dir / ".nodes.json"
-    partial.write_text(json.dumps(places))
-    partial.replace(run_dir / "nodes.json")

@@ -1,0 +1,36 @@
+"""What is noted of a run in the server's own run directory, because a cluster cannot be asked for it again."""
+
+import json
+from pathlib import Path
+
+_STARTED = "nodes.json"
+_CANCELLED = "cancelled"
+
+
+def read_started(run_dir: Path) -> list[dict[str, str]]:
+    """Where its nodes were started, or were about to be; none when that had not begun."""
+    try:
+        found: list[dict[str, str]] = json.loads((run_dir / _STARTED).read_text())
+        return found
+    except (OSError, ValueError):
+        return []
+
+
+def note_started(run_dir: Path, places: list[dict[str, str]]) -> None:
+    partial = run_dir / f".{_STARTED}"
+    partial.write_text(json.dumps(places))
+    partial.replace(run_dir / _STARTED)
+
+
+def is_cancelled(run_dir: Path) -> bool:
+    """Whether it was cancelled, be it that the cluster could not be told."""
+    return (run_dir / _CANCELLED).exists()
+
+
+def note_cancelled(run_dir: Path) -> bool:
+    """For a bridge that finds it when its cluster answers again; False if that cannot be noted."""
+    try:
+        (run_dir / _CANCELLED).touch()
+    except OSError:
+        return False
+    return True
