@@ -240,6 +240,36 @@ def test_experiment_files_that_are_not_shipped_are_found_and_the_code_where_it_l
     assert found.commands == ("stoker experiment create configs/grid.yaml .",)
 
 
+def test_code_is_looked_for_in_the_folders_above_an_experiment_file(look: Look) -> None:
+    trial = "from determined.pytorch import PyTorchTrial\nclass Trial(PyTorchTrial): ...\n"
+    shell = "entrypoint: bash ./bin/train.sh\nsearcher: {name: single, metric: loss}\n"
+    found = look(
+        {
+            "vision/model_def.py": trial,
+            "vision/scripts/a/const.yaml": EXPERIMENT,
+            "bin/train.sh": "python3 -c 1\n",
+            "server/profile.yaml": shell,
+        }
+    )
+
+    assert found.commands == (
+        "stoker experiment create server/profile.yaml .",
+        "stoker experiment create vision/scripts/a/const.yaml vision",
+    )
+
+
+def test_settings_of_a_notebook_are_no_experiment_that_cannot_run(look: Look) -> None:
+    notebook = "description: mine\nentrypoint: null\nidle_timeout: 2h\nnotebook_idle_type: activity\nwork_dir: null\n"
+    files = {"const.yaml": EXPERIMENT, "notebook.yaml": notebook, "model_def.py": "import determined.pytorch"}
+
+    found = look(files)
+
+    assert found.can_run
+    assert found.commands == ("stoker experiment create const.yaml .",)
+    (settings,) = (finding for finding in found.findings if finding.what == "settings")
+    assert "stoker notebook start --config-file notebook.yaml" in settings.detail
+
+
 def test_a_project_below_is_found_and_its_own_files_alone_count(look: Look) -> None:
     submit = "gcloud ml-engine jobs submit training j --module-name=trainer.task --package-path=$PWD/model/trainer\n"
     other = "gcloud ml-engine jobs submit training j --module-name=tuned.task --package-path=tuned --config=hp.yaml\n"

@@ -1,11 +1,13 @@
 """Directories written for Determined: its experiment files as they are read here, and what its code uses."""
 
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import Any
 
 from stoker.compat.migrate.directory import Directory
 from stoker.compat.migrate.findings import Finding, Verdict
 from stoker.compat.migrate.hooks import NAME, read_hook
+from stoker.compat.mounts import outside
 from stoker.compat.supply import entries_of
 from stoker.errors import ConfigError, StokerError
 from stoker.schema.dialects import determined
@@ -14,6 +16,7 @@ from stoker.schema.dialects.reading import Values, overlay
 
 # Of the fields that an experiment file has, those that nobody else's has: any model's settings have hyperparameters.
 _MARKS = frozenset(("entrypoint", "entrypoint_script", "searcher"))
+_OF_TASKS = frozenset(("idle_timeout", "notebook_idle_type", "work_dir"))
 
 
 def evidence(directory: Directory) -> Iterator[str]:
@@ -33,7 +36,7 @@ def experiment_files(directory: Directory) -> list[str]:
     found = [
         path
         for path, document in directory.documents.items()
-        if is_determined(document) and (is_of_it or not _MARKS.isdisjoint(document))
+        if is_determined(document) and (is_of_it or not _MARKS.isdisjoint(document)) and not _is_of_task(document)
     ]
     return sorted(found, key=lambda path: (not _is_single(directory.documents[path]), path))
 
@@ -46,7 +49,7 @@ def job_of(directory: Directory) -> tuple[Values, list[Finding], list[str]]:
     for path in experiment_files(directory):
         document = directory.documents[path]
         try:
-            reading = determined.read(document, source=path)
+            reading = determined.read(outside(document).document, source=path)
         except ConfigError as error:
             problems = "; ".join(error.problems) or str(error)
             findings.append(Finding(Verdict.CANNOT, "experiment", problems, path))
@@ -60,6 +63,13 @@ def job_of(directory: Directory) -> tuple[Values, list[Finding], list[str]]:
             detail += f"; of no meaning without containers: {', '.join(reading.ignored)}"
         findings.append(Finding(Verdict.RUNS, "experiment", detail, path))
         values = values or reading.values
+    findings += [
+        Finding(
+            Verdict.RUNS, "settings", f"of a task: `stoker notebook start --config-file {path}`, or shell, or cmd", path
+        )
+        for path, document in directory.documents.items()
+        if _is_of_task(document)
+    ]
     hook = read_hook(directory.root)
     if hook.requirements and values:
         values = overlay(values, {"environment": {"requirements": list(hook.requirements)}})
@@ -75,12 +85,20 @@ def _command(path: str, document: dict[str, Any], folder: str) -> str:
 
 
 def _folder(directory: Directory, path: str, values: Values) -> str:
-    """Of the code: the file's own, unless what it runs lies at the top."""
-    folder = path.rpartition("/")[0]
-    files = list(entries_of(values))
-    is_here = any((directory.root / folder / file).is_file() for file in files)
-    is_at_top = any((directory.root / file).is_file() for file in files)
-    return "." if is_at_top and not is_here else folder or "."
+    """Of the code: the nearest above the file that has what it runs; its own, where none has."""
+    scripts = [word.removeprefix("./") for word in " ".join(values["command"]).split() if word.endswith(".sh")]
+    files = [*entries_of(values), *scripts]
+    own = PurePosixPath(path).parent
+    for folder in (own, *own.parents):
+        if any((directory.root / folder / file).is_file() for file in files):
+            return str(folder)
+    return str(own)
+
+
+def _is_of_task(document: dict[str, Any]) -> bool:
+    """Whether it is of a notebook, a shell or a command: it has their fields, and nothing to run."""
+    runs = any(document.get(name) for name in (*_MARKS, "hyperparameters"))
+    return not runs and not _OF_TASKS.isdisjoint(document)
 
 
 def _is_single(document: dict[str, Any]) -> bool:

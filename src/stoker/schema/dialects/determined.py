@@ -42,17 +42,21 @@ _PER_SLOT = re.compile(r"\bdetermined\.launch\.(torch_distributed|deepspeed|horo
 # Meaningless where there are no containers, no Kubernetes, no Slurm; or dead in Determined itself.
 _MEANINGLESS = {
     "": (
+        "idle_timeout",
         "integrations",
         "internal",
         "log_policies",
+        "notebook_idle_type",
         "pbs",
         "project",
         "records_per_epoch",
         "retention_policy",
         "security",
         "slurm",
+        "tensorboard_args",
         "tensorboard_storage",
         "data_layer",
+        "work_dir",
         "workspace",
     ),
     "resources": ("weight", "shm_size", "devices", "native_parallel", "agent_label"),

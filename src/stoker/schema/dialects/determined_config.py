@@ -304,6 +304,11 @@ class Experiment(Model):
     tensorboard_storage: dict[str, Any] | None = None
     data_layer: dict[str, Any] | None = None
     internal: Any = None
+    # Of notebooks, shells and commands.
+    idle_timeout: Any = None
+    notebook_idle_type: Any = None
+    tensorboard_args: Any = None
+    work_dir: Any = None
 
     @field_validator("hyperparameters", mode="before")
     @classmethod
