@@ -34,11 +34,11 @@ function checkpointCard(job, checkpoints, { showTrial }) {
 function columns(job, checkpoints, showTrial) {
   return [
     ...(showTrial ? [{ id: "trial", title: "Trial", num: true, width: "80px", value: (one) => one.trial, cell: (one) => h("a", { class: "name", href: trialPath(job.id, one.trial) }, String(one.trial)) }] : []),
-    { id: "step", title: "Step", num: true, value: (one) => one.step, cell: (one) => whole(one.step) },
-    ...metricNames(checkpoints).map((name) => ({ id: `metric.${name}`, title: name, num: true, value: (one) => valueOf(one, name), cell: (one) => number(valueOf(one, name)) })),
-    { id: "size", title: "Size", num: true, value: (one) => one.size_bytes, cell: (one) => bytes(one.size_bytes) },
-    { id: "saved", title: "Saved", value: (one) => one.time, cell: (one) => timeAgo(one.time) },
-    { id: "path", title: "Where", width: "minmax(160px, 3fr)", value: (one) => one.path },
+    { id: "step", title: "Step", num: true, width: "72px", value: (one) => one.step, cell: (one) => whole(one.step) },
+    ...metricNames(checkpoints).map((name) => ({ id: `metric.${name}`, title: name, num: true, width: widthFor(name), value: (one) => valueOf(one, name), cell: (one) => number(valueOf(one, name)) })),
+    { id: "size", title: "Size", num: true, width: "84px", value: (one) => one.size_bytes, cell: (one) => bytes(one.size_bytes) },
+    { id: "saved", title: "Saved", width: "100px", value: (one) => one.time, cell: (one) => timeAgo(one.time) },
+    { id: "path", title: "Where", width: "minmax(120px, 2fr)", value: (one) => one.path, cell: (one) => h("span", { class: "mono small", title: one.path }, endOf(one.path)) },
     { id: "register", title: "", width: "160px", sort: false, cell: (one) => registerButton(() => register(job, one)) },
   ];
 }
@@ -47,6 +47,14 @@ function register(job, { trial, step, path }) {
   const text = `A copy of the checkpoint at step ${step} of trial ${trial} is kept as a new version.`;
   return registerTrial(job, trial, text, { checkpoint: path, metadata: { step } });
 }
+
+/** Of a long path what tells it from its neighbours: its end. */
+function endOf(path) {
+  const parts = path.split("/");
+  return parts.length > 3 ? `…/${parts.at(-1)}` : path;
+}
+
+const widthFor = (name) => `minmax(${Math.max(90, name.length * 7 + 20)}px, 1fr)`;
 
 function metricNames(checkpoints) {
   const names = new Set(checkpoints.flatMap((one) => Object.keys({ ...one.metrics })));
