@@ -39,7 +39,7 @@ export function linearTicks(low, high, count = 5) {
   const raw = (high - low) / Math.max(count, 1);
   if (!(raw > 0) || !Number.isFinite(raw)) return [low];
   const size = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 2.5, 5, 10].map((one) => one * size).find((one) => one >= raw * 0.999) || 10 * size;
+  const step = [1, 2, 5, 10].map((one) => one * size).find((one) => one >= raw * 0.999) || 10 * size;
   const ticks = [];
   for (let at = Math.ceil(low / step - 1e-9); at * step <= high + step * 1e-9; at++) ticks.push(Number((at * step).toPrecision(12)));
   return ticks;

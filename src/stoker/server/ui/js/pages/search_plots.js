@@ -6,7 +6,7 @@ import { scatterChart } from "../charts/scatter.js";
 import { fill, h } from "../core/dom.js";
 import { percent } from "../core/format.js";
 import { query } from "../core/route.js";
-import { empty } from "../widgets/states.js";
+import { empty, loading } from "../widgets/states.js";
 import { choice } from "./parts.js";
 import { byObjective, scaleOf } from "./trial_rows.js";
 
@@ -122,12 +122,12 @@ export function slicePlots({ metric, space, open }) {
 /** Bars of each hyperparameter's share, most first. */
 export function importanceBars() {
   const chart = barChart({ name: "Importance", format: percent });
-  const place = h("div", { class: "body" }, empty("Too few trials yet", "It takes some finished trials to tell what matters."));
+  const place = h("div", { class: "body" }, loading(4));
   return {
     element: place,
     set(importance) {
       const bars = Object.entries(importance).map(([name, value]) => ({ name, value }));
-      if (!bars.length) return;
+      if (!bars.length) return void fill(place, empty("Too few trials yet", "It takes some finished trials to tell what matters."));
       if (!place.contains(chart.element)) fill(place, chart.element);
       chart.setBars(bars);
     },
