@@ -1,5 +1,6 @@
 """Determined's SDK against a real server: an experiment from a notebook's point of view."""
 
+import json
 import textwrap
 from pathlib import Path
 
@@ -44,7 +45,9 @@ def test_experiment_from_beginning_to_download(home: Home, tmp_path: Path) -> No
         experiment = client.create_experiment(CONFIG, code)
 
         assert experiment.await_first_trial().hparams["x"] in (1, 3)
-        assert experiment.wait() is ExperimentState.COMPLETED
+        status = experiment.wait()
+        assert status is ExperimentState.COMPLETED
+        assert status.value == "STATE_COMPLETED"
         trials = {trial.hparams["x"]: trial for trial in experiment.list_trials()}
         assert sorted(trials) == [1, 3]
         assert list(trials[3].iter_logs()) == ["x is 3\n", "of sdk {'x': 3}\n"]
@@ -52,13 +55,25 @@ def test_experiment_from_beginning_to_download(home: Home, tmp_path: Path) -> No
         best = experiment.top_checkpoint()
         assert (Path(best.download(tmp_path / "best")) / "x").read_text() == "1"
         assert client.get_checkpoint(best.uuid).metadata["steps_completed"] == 1
-        model = client.create_model("squares")
-        with pytest.raises(NotFoundError, match="no version yet"):
-            model.get_version()
+        assert json.loads((tmp_path / "best" / "metadata.json").read_text())["steps_completed"] == 1
+        model = client.create_model("squares", labels=["mine"], metadata={"stage": "new"})
+        assert model.get_version() is None
         registered = model.register_version(best.uuid)
+        for checkpoint in (best, client.get_model("squares").get_version().checkpoint):
+            assert checkpoint.training.validation_metrics["avgMetrics"] == {"loss": 1.0}
+            assert checkpoint.validation["metrics"]["validationMetrics"] == {"loss": 1.0}
+            assert (checkpoint.trial_id, checkpoint.hparams, checkpoint.batch_number) == (trials[1].id, {"x": 1}, 1)
+        model.add_metadata({"deployed": False, "by": ["me"]})
+        model.remove_metadata(["stage"])
+        again = client.get_model("squares")
+        assert (again.labels, again.metadata) == (["mine"], {"deployed": False, "by": ["me"]})
         assert model.get_version().model_version == model.get_version(1).model_version == registered.model_version
         assert client.get_model("squares").get_version().checkpoint.uuid == best.uuid
         assert (Path(registered.checkpoint.download(tmp_path / "copy")) / "x").read_text() == "1"
+        assert (Path(experiment.download_code(str(tmp_path / "def"))) / "train.py").exists()
+        experiment.set_labels(["a", "b"])
+        experiment.remove_label("a")
+        assert trials[1].get_experiment().labels == {"b"}
         model.delete()
         assert client.list_models() == []
         assert client.get_trial(trials[1].id).hparams == {"x": 1}

@@ -1,6 +1,7 @@
 """Determined's Python SDK over our client: experiments, trials, checkpoints and models as its objects."""
 
 import enum
+import getpass
 import json
 import os
 import subprocess
@@ -15,7 +16,7 @@ from typing import Any
 import yaml
 
 from stoker.client import Client, connect
-from stoker.compat.determined.sdk_checkpoint import Checkpoint, TrainingMetadata, find_checkpoint, order_of
+from stoker.compat.determined.sdk_checkpoint import Checkpoint, TrainingMetadata, find_checkpoint, not_kept, order_of
 from stoker.compat.determined.sdk_models import Model
 from stoker.errors import NotFoundError, StokerError
 from stoker.schema.record import CheckpointRecord, Job, MetricPoint
@@ -28,26 +29,26 @@ _PAGE = 1000
 
 
 class ExperimentState(enum.Enum):
-    """In Determined's words."""
+    """In Determined's words, with the values that its API gave them."""
 
-    ACTIVE = "ACTIVE"
-    PAUSED = "PAUSED"
-    STOPPING_CANCELED = "STOPPING_CANCELED"
-    COMPLETED = "COMPLETED"
-    CANCELED = "CANCELED"
-    ERROR = "ERROR"
-    QUEUED = "QUEUED"
+    ACTIVE = "STATE_ACTIVE"
+    PAUSED = "STATE_PAUSED"
+    STOPPING_CANCELED = "STATE_STOPPING_CANCELED"
+    COMPLETED = "STATE_COMPLETED"
+    CANCELED = "STATE_CANCELED"
+    ERROR = "STATE_ERROR"
+    QUEUED = "STATE_QUEUED"
     # Never the state of one that is here, but code compares with them.
-    STOPPING_COMPLETED = "STOPPING_COMPLETED"
-    STOPPING_ERROR = "STOPPING_ERROR"
-    STOPPING_KILLED = "STOPPING_KILLED"
-    DELETED = "DELETED"
-    DELETING = "DELETING"
-    DELETE_FAILED = "DELETE_FAILED"
+    STOPPING_COMPLETED = "STATE_STOPPING_COMPLETED"
+    STOPPING_ERROR = "STATE_STOPPING_ERROR"
+    STOPPING_KILLED = "STATE_STOPPING_KILLED"
+    DELETED = "STATE_DELETED"
+    DELETING = "STATE_DELETING"
+    DELETE_FAILED = "STATE_DELETE_FAILED"
 
     @classmethod
     def of(cls, state: JobState) -> "ExperimentState":
-        return cls(_STATES.get(state.value, "ACTIVE"))
+        return cls[_STATES.get(state.value, "ACTIVE")]
 
 
 TrialState = ExperimentState
@@ -112,6 +113,11 @@ class Trial:
         for point in self._client.metrics(self._job):
             if point.trial == self._record.number and group in (None, point.group):
                 yield _report(self.id, point)
+
+    stream_metrics = iter_metrics
+
+    def get_experiment(self) -> "Experiment":
+        return Experiment(self._client, self._client.job(self._job))
 
     def stream_training_metrics(self) -> Iterator[TrialMetrics]:
         return self.iter_metrics("training")
@@ -213,6 +219,9 @@ class Experiment:
 
     get_trials = list_trials
 
+    def iter_trials(self, **settings: Any) -> Iterator[Trial]:
+        return iter(self.list_trials(**settings))
+
     def list_checkpoints(
         self,
         sort_by: Any = None,
@@ -247,8 +256,32 @@ class Experiment:
     def add_label(self, label: str) -> None:
         self._client.update(self.id, labels={**self.reload()._job.labels, label: ""})
 
+    def remove_label(self, label: str) -> None:
+        kept = {name: value for name, value in self.reload()._job.labels.items() if name != label}
+        self._client.update(self.id, labels=kept)
+
+    def set_labels(self, labels: Iterable[str]) -> None:
+        self._client.update(self.id, labels=dict.fromkeys(labels, ""))
+
     def archive(self) -> None:
         self.add_label("archived")
+
+    def unarchive(self) -> None:
+        self.remove_label("archived")
+
+    def set_name(self, name: str) -> None:
+        not_kept(f"another name of the experiment {self.id}")
+
+    set_description = set_notes = set_name
+
+    def move_to_project(self, workspace_name: str, project_name: str) -> None:
+        """There are none."""
+
+    def download_code(self, output_dir: str | None = None) -> str:
+        """Unpacked into a folder, which is returned; named by the experiment if none is."""
+        folder = output_dir or f"experiment_{self.id}_model_def"
+        _stoker(["experiment", "download-model-def", self.id, "--output-dir", folder])
+        return folder
 
     def pause(self) -> None:
         self._client.pause(self.id)
@@ -330,15 +363,32 @@ class Determined:
         return checkpoint_of(self._client, record, job)
 
     def create_model(self, name: str, description: str | None = "", metadata: Any = None, **settings: Any) -> Model:
-        return Model(self._client, self._client.create_model(NewModel(name=name, description=description or "")))
+        new = self._client.create_model(NewModel(name=name, description=description or ""))
+        model = Model(self._client, new, checkpoint_of)
+        model.set_labels(settings.get("labels") or ())
+        model.add_metadata(metadata or {})
+        return model
 
     def get_model(self, identifier: str) -> Model:
-        return Model(self._client, self._client.model(identifier))
+        return Model(self._client, self._client.model(str(identifier)), checkpoint_of)
 
     def list_models(self, **settings: Any) -> list[Model]:
-        return [Model(self._client, record) for record in self._client.models()]
+        return [Model(self._client, record, checkpoint_of) for record in self._client.models()]
 
     get_models = list_models
+    get_model_by_id = get_model
+
+    def get_model_labels(self) -> list[str]:
+        return sorted({label for model in self.list_models() for label in model.labels})
+
+    def get_session_username(self) -> str:
+        return getpass.getuser()
+
+    def logout(self) -> None:
+        """Nobody is logged in."""
+
+    def list_workspaces(self) -> list[Any]:
+        return []
 
     def get_workspace(self, name: str) -> Any:
         raise NotFoundError(f"There is no workspace {name!r}: experiments are not sorted into workspaces here.")
@@ -348,6 +398,14 @@ class Determined:
     def iter_trials_metrics(self, trial_ids: list[int], group: str) -> Iterator[TrialMetrics]:
         for trial_id in trial_ids:
             yield from self.get_trial(trial_id).iter_metrics(group)
+
+    stream_trials_metrics = iter_trials_metrics
+
+    def stream_trials_training_metrics(self, trial_ids: list[int]) -> Iterator[TrialMetrics]:
+        return self.iter_trials_metrics(trial_ids, "training")
+
+    def stream_trials_validation_metrics(self, trial_ids: list[int]) -> Iterator[TrialMetrics]:
+        return self.iter_trials_metrics(trial_ids, "validation")
 
 
 def searcher_of(job: Job) -> tuple[str, bool]:
@@ -368,7 +426,8 @@ def checkpoint_of(client: Client, record: CheckpointRecord, job: str) -> Checkpo
             if (point.trial, point.step, point.group) == (record.trial, record.step, "validation")
             for name, value in point.values.items()
         }
-        return TrainingMetadata(experiment.config, job, trial.id, trial.hparams, at_step)
+        metrics = {"avgMetrics": at_step, "batchMetrics": []}
+        return TrainingMetadata(experiment.config, job, trial.id, trial.hparams, metrics)
 
     return Checkpoint(record, job, training=training)
 
@@ -382,5 +441,5 @@ def _stoker(words: list[str]) -> dict[str, Any]:
     done = subprocess.run([sys.executable, "-P", "-m", "stoker.cli.main", *words], capture_output=True, text=True)
     if done.returncode != 0:
         raise StokerError(done.stderr.strip().removeprefix("error: ") or f"stoker {words[0]} failed.")
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout) if "--json" in words else {}
     return found

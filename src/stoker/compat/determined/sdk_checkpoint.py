@@ -1,8 +1,10 @@
 """A checkpoint as Determined's SDK shows it, and the orders in which lists of them are asked for."""
 
 import enum
+import json
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,7 +54,7 @@ class TrainingMetadata:
     experiment_id: str
     trial_id: int
     hparams: dict[str, Any] = field(default_factory=dict)
-    validation_metrics: dict[str, float] = field(default_factory=dict)
+    validation_metrics: dict[str, Any] = field(default_factory=dict)  # under avgMetrics, as the master had them
 
 
 class Checkpoint:
@@ -62,6 +64,7 @@ class Checkpoint:
         self, record: CheckpointRecord, job: str, *, training: "Callable[[], TrainingMetadata] | None" = None
     ) -> None:
         self._record, self.experiment = record, job
+        self.experiment_id, self.batch_number = job, record.step
         self.uuid = str(record.metadata.get("uuid") or record.path)
         self.metadata = {"steps_completed": record.step, **record.metadata}
         self.report_time = record.time
@@ -94,10 +97,64 @@ class Checkpoint:
         else:
             target.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target)
+        if not (target / "metadata.json").exists():
+            self.write_metadata_file(target / "metadata.json")
         return str(target)
+
+    @property
+    def trial_id(self) -> int | None:
+        return found.trial_id if (found := self.training) is not None else None
+
+    @property
+    def hparams(self) -> dict[str, Any]:
+        return found.hparams if (found := self.training) is not None else {}
+
+    @property
+    def experiment_config(self) -> dict[str, Any]:
+        return found.experiment_config if (found := self.training) is not None else {}
+
+    @property
+    def validation(self) -> dict[str, Any]:
+        """As it was before 0.18."""
+        found = self.training
+        values = found.validation_metrics.get("avgMetrics", {}) if found is not None else {}
+        return {"metrics": {"validationMetrics": values}}
+
+    def load(self, path: "str | os.PathLike[str] | None" = None, **settings: Any) -> Any:
+        """Of a trial class: copied, and the trial or model with its weights, as before 0.18."""
+        return self.load_from_path(self.download(path), **settings)
+
+    @staticmethod
+    def load_from_path(path: "str | os.PathLike[str]", **settings: Any) -> Any:
+        from stoker.compat.determined import pytorch  # noqa: PLC0415 - torch
+
+        return pytorch.load_trial_from_checkpoint_path(os.fspath(path), **settings)
+
+    def write_metadata_file(self, path: "str | os.PathLike[str]") -> None:
+        Path(path).write_text(json.dumps(self.metadata, indent=2, default=str))
+
+    def add_metadata(self, metadata: Mapping[str, Any]) -> None:
+        self.metadata |= metadata
+        not_kept(f"the metadata of the checkpoint {self.uuid}")
+
+    def remove_metadata(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self.metadata.pop(key, None)
+        not_kept(f"the metadata of the checkpoint {self.uuid}")
+
+    def delete(self) -> None:
+        """Its files; what is known of it stays."""
+        shutil.rmtree(self._record.path, ignore_errors=True)
+
+    def reload(self) -> None:
+        """Nothing of it changes."""
 
     def __repr__(self) -> str:
         return f"Checkpoint(uuid={self.uuid}, steps_completed={self._record.step})"
+
+
+def not_kept(what: str) -> None:
+    sys.stderr.write(f"determined: {what}: not kept by stoker.\n")
 
 
 def find_checkpoint(client: Client, uuid: str) -> tuple[str, CheckpointRecord]:

@@ -1,23 +1,26 @@
 """The registry as Determined's SDK shows it: models, and versions that are checkpoints."""
 
 import contextlib
+import json
 import os
-import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from stoker.client import Client
-from stoker.compat.determined.sdk_checkpoint import Checkpoint, find_checkpoint
+from stoker.compat.determined.sdk_checkpoint import Checkpoint, find_checkpoint, not_kept
 from stoker.errors import NotFoundError
 from stoker.schema.record import CheckpointRecord
 from stoker.schema.registry import NewVersion, RegisteredModel, Version
+
+_METADATA = "metadata."  # in front of the labels that a model's metadata are kept as
+CheckpointOf = Callable[[Client, CheckpointRecord, str], Checkpoint]
 
 
 class ModelVersion:
     """A version in the registry."""
 
-    def __init__(self, client: Client, record: Version) -> None:
-        self._client, self._record = client, record
+    def __init__(self, client: Client, record: Version, checkpoint_of: CheckpointOf) -> None:
+        self._client, self._record, self._checkpoint_of = client, record, checkpoint_of
         self.model_version = self.version = record.number
         self.name = record.name
         self.model_id = self.model_name = record.model
@@ -45,13 +48,15 @@ class ModelVersion:
                 size_bytes=self._record.size_bytes,
                 metadata=self.metadata,
             )
-        return Checkpoint(known.with_(path=self._record.url), origin.job or "")
+            return Checkpoint(known, origin.job or "")
+        return self._checkpoint_of(self._client, known.with_(path=self._record.url), origin.job or "")
 
     def download(self, path: "str | os.PathLike[str] | None" = None, **settings: Any) -> str:
         return self.checkpoint.download(path)
 
     def set_notes(self, notes: str) -> None:
-        _not_kept(f"the notes of {self._record.reference}")
+        self.notes = self.comment = notes
+        not_kept(f"the notes of {self._record.reference}")
 
     def set_name(self, name: str) -> None:
         """As an alias, which may be given later: a version's own name stays."""
@@ -64,13 +69,26 @@ class ModelVersion:
 class Model:
     """A model in the registry."""
 
-    def __init__(self, client: Client, record: RegisteredModel) -> None:
-        self._client, self._record = client, record
+    def __init__(self, client: Client, record: RegisteredModel, checkpoint_of: CheckpointOf) -> None:
+        self._client, self._checkpoint_of = client, checkpoint_of
         self.name = self.model_id = record.name
-        self.description = record.description
-        self.labels = sorted(record.labels)
-        self.metadata: dict[str, Any] = {}
         self.archived = False
+        self._take(record)
+
+    def _take(self, record: RegisteredModel) -> None:
+        self.description = record.description
+        self.labels = sorted(name for name in record.labels if not name.startswith(_METADATA))
+        self.metadata: dict[str, Any] = {
+            name.removeprefix(_METADATA): json.loads(value)
+            for name, value in record.labels.items()
+            if name.startswith(_METADATA)
+        }
+
+    def reload(self) -> None:
+        self._take(self._client.model(self.name))
+
+    def _version(self, record: Version) -> ModelVersion:
+        return ModelVersion(self._client, record, self._checkpoint_of)
 
     def register_version(self, checkpoint_uuid: str) -> ModelVersion:
         """Of a checkpoint, by its uuid or path, or of what a trial left: `JOB/TRIAL`."""
@@ -80,21 +98,18 @@ class Model:
         else:
             job, record = find_checkpoint(self._client, checkpoint_uuid)
             new = NewVersion(job=job, trial=record.trial, checkpoint=record.path, metadata=dict(record.metadata))
-        return ModelVersion(self._client, self._client.create_version(self.name, new))
+        return self._version(self._client.create_version(self.name, new))
 
     def list_versions(self, *order: Any, **more: Any) -> list[ModelVersion]:
-        return [ModelVersion(self._client, record) for record in self._client.versions(self.name)]
+        return [self._version(record) for record in self._client.versions(self.name)]
 
     get_versions = list_versions
 
-    def get_version(self, version: int = -1) -> ModelVersion:
-        """By its number; the newest without one, whichever is the default."""
+    def get_version(self, version: int | None = -1) -> ModelVersion | None:
+        """By its number; the newest without one, whichever is the default, and None where there is none."""
         if version is None or version < 0:
-            found = self._client.versions(self.name)
-            if not found:
-                raise NotFoundError(f"Model {self.name!r} has no version yet.")
-            return ModelVersion(self._client, found[0])
-        return ModelVersion(self._client, self._client.version(f"{self.name}:{version}"))
+            return next(iter(self.list_versions()), None)
+        return self._version(self._client.version(f"{self.name}:{version}"))
 
     def set_description(self, description: str) -> None:
         self._client.change_model(self.name, description=description)
@@ -102,18 +117,26 @@ class Model:
 
     def set_labels(self, labels: Iterable[str]) -> None:
         self.labels = sorted(labels)
-        self._client.change_model(self.name, labels=dict.fromkeys(self.labels, ""))
+        self._keep()
 
     def add_metadata(self, metadata: dict[str, Any]) -> None:
         self.metadata |= metadata
-        _not_kept(f"the metadata of the model {self.name}")
+        self._keep()
 
     def remove_metadata(self, keys: Iterable[str]) -> None:
         for key in keys:
             self.metadata.pop(key, None)
+        self._keep()
+
+    def _keep(self) -> None:
+        metadata = {f"{_METADATA}{name}": json.dumps(value) for name, value in self.metadata.items()}
+        self._client.change_model(self.name, labels={**dict.fromkeys(self.labels, ""), **metadata})
+
+    def move_to_workspace(self, workspace_name: str) -> None:
+        """There are none."""
 
     def archive(self) -> None:
-        _not_kept(f"that the model {self.name} is archived")
+        not_kept(f"that the model {self.name} is archived")
 
     unarchive = archive
 
@@ -125,7 +148,3 @@ class Model:
         for version in self._client.versions(self.name):
             self._client.delete_version(version.reference)
         self._client.delete_model(self.name)
-
-
-def _not_kept(what: str) -> None:
-    sys.stderr.write(f"determined: {what}: not kept by stoker's registry.\n")
