@@ -81,9 +81,10 @@ def test_cluster_whose_owner_says_how_large_its_nodes_are_is_taken_at_the_word()
     assert nodes_of(pool, slots=4, single_node=True) == [0, 0, 0, 0]
     roles = {"chief": {"machine": "n1-standard-8"}}
     assert replicas_for(Resources.model_validate({"roles": roles}), pool)[0].cpus == 4
-    hint = r"may grow to 5 CPUs, 1 GPU and can never hold it\..* largest_node = .* under \[pools\.cluster\]"
+    hint = r"may grow to 8 CPUs, 2 GPUs and can never hold it\..* largest_node = .* under \[pools\.cluster\]"
     with pytest.raises(UsageError, match=hint):
-        nodes_of(pool, slots=1, gpus=2)
+        nodes_of(pool, slots=1, gpus=3)
+    assert nodes_of(pool.with_(max_nodes=1), slots=2, cpus=2) == [0, 0], "the small one may go"
     with pytest.raises(UsageError, match=r"has or can start have 4 CPUs, 1 GPU\..* largest_node = "):
         nodes_of(pool, slots=1, cpus=5)
 

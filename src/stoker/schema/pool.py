@@ -69,8 +69,8 @@ class Pool(Model):
             return self.capacity
         if self.max_nodes is None or self.new_node is None:
             return self.most
-        sizes = [*self.nodes, *[self.new_node] * max(self.max_nodes - len(self.nodes), 0)]
-        return least(_sum(sizes), self.most)
+        # Those that are there may go, and others come in their place.
+        return least(_sum([self.new_node] * max(self.max_nodes, len(self.nodes))), self.most)
 
     @property
     def new_node(self) -> Share | None:
@@ -183,26 +183,38 @@ def _on_nodes(replicas: list[Replica], pool: Pool) -> tuple[Replica, ...]:
     """
     if pool.is_unsized:  # each is a node of its own: the cluster puts together what goes together
         return tuple(replica.with_(node=number) for number, replica in enumerate(replicas))
-    left = sorted(pool.nodes, key=lambda node: (node.gpus, node.cpus, node.memory_gb), reverse=True)
-    more = max((pool.max_nodes or len(replicas) + len(left)) - len(left), 0) if pool.autoscale else 0
-    size = pool.new_node
-    left += [] if size is None else [size] * more
-    held: list[list[Replica]] = [[] for _ in left]
+    there = sorted(pool.nodes, key=lambda node: (node.gpus, node.cpus, node.memory_gb), reverse=True)
+    choices: list[list[Share]] = [there]
+    if pool.autoscale and pool.new_node is not None:
+        most = max(pool.max_nodes or len(replicas) + len(there), len(there))
+        # With more of them; or, because those that are there may go, with others in their place.
+        choices = [there + [pool.new_node] * (most - len(there)), [pool.new_node] * most]
     spread = pool.ray is not None and pool.ray.placement == "spread"
+    lacking = replicas[0]
+    for sizes in choices:
+        held, left = _fill(replicas, sizes, spread=spread)
+        if left is None:
+            filled = sorted((mine for mine in held if mine), key=lambda mine: replicas.index(mine[0]))
+            node_of = {replica.name: node for node, mine in enumerate(filled) for replica in mine}  # the chief's is 0
+            return tuple(replica.with_(node=node_of[replica.name]) for replica in replicas)
+        lacking = left
+    raise UsageError(
+        f"{lacking.name} needs {in_words(lacking)}, which no node of pool {pool.name!r} has left beside the"
+        f" others of this job: {_sizes(pool)}. Ask for smaller processes{_or_say_so(pool)}."
+    )
+
+
+def _fill(replicas: list[Replica], sizes: list[Share], *, spread: bool) -> tuple[list[list[Replica]], Replica | None]:
+    """What each of these nodes is to hold, and the first replica that has no place then."""
+    held: list[list[Replica]] = [[] for _ in sizes]
     for replica in replicas:
         # The emptiest first, or in order; and no further than the first that will do: there may be thousands.
-        order = sorted(range(len(left)), key=lambda place: len(held[place])) if spread else range(len(left))
-        place = next((place for place in order if fits(total([*held[place], replica]), left[place])), None)
+        order = sorted(range(len(sizes)), key=lambda place: len(held[place])) if spread else range(len(sizes))
+        place = next((place for place in order if fits(total([*held[place], replica]), sizes[place])), None)
         if place is None:
-            raise UsageError(
-                f"{replica.name} needs {in_words(replica)}, which no node of pool {pool.name!r} has left beside the"
-                f" others of this job: {_sizes(pool)}. Ask for smaller processes{_or_say_so(pool)}."
-            )
+            return held, replica
         held[place].append(replica)
-    filled = [mine for mine in held if mine]
-    filled.sort(key=lambda mine: replicas.index(mine[0]))  # the chief's is the first
-    node_of = {replica.name: node for node, mine in enumerate(filled) for replica in mine}
-    return tuple(replica.with_(node=node_of[replica.name]) for replica in replicas)
+    return held, None
 
 
 def _on_one_node(replicas: list[Replica], pool: Pool) -> tuple[Replica, ...]:

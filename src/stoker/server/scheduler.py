@@ -235,7 +235,7 @@ class Scheduler:
         except StokerError as error:
             # A cluster that does not answer is not one that has lost its runs: they are as they were.
             logger.warning("%s", error)
-            return {handle: Liveness.WAITING if handle in self._unplaced else Liveness.ALIVE for handle in handles}
+            return dict.fromkeys(handles, Liveness.ALIVE)
 
     def _is_drained(self, drain: _Drain, now: float) -> bool:
         if drain.handle is None or now - drain.since > _DRAIN_S:

@@ -107,7 +107,7 @@ class _Bridge:
             self._trouble = f"The cluster at {self._settings['address']} did not take us in within {_CONNECT_S:g} s."
         cluster = self._cluster
         if cluster is None:
-            return {"error": self._trouble}
+            return {"error": self._trouble, "is_away": True}
         calls = ("submit", "find", "poll", "diagnose", "cancel", "drain", "poll_drain", "nodes")
         name = request.pop("call")
         assert name in calls, name
@@ -115,7 +115,8 @@ class _Bridge:
             return {"answer": getattr(cluster, name)(**request)}
         except Exception as error:  # noqa: BLE001 -- as above
             logger.exception("%s", name)
-            return {"error": _in_words(error, self._settings["address"])}
+            is_away = isinstance(error, OSError) or type(error).__module__ == "ray.exceptions"
+            return {"error": _in_words(error, self._settings["address"]), "is_away": is_away}
 
 
 def connect(home: Path, settings: Mapping[str, Any]) -> "Cluster":

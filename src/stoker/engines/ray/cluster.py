@@ -28,7 +28,7 @@ from stoker.engines.ray import agent as agent_module
 from stoker.engines.ray import amounts
 from stoker.engines.ray.agent import WRITTEN, Agent, Site
 from stoker.engines.ray.autoscaler import Autoscaler
-from stoker.engines.ray.notes import is_cancelled, note_started, read_started
+from stoker.engines.ray.notes import is_cancelled, is_waiting, note_started, read_started
 from stoker.engines.ray.places import find_group, places_of
 from stoker.engines.ray.raylets import LostNodeError, Raylets
 
@@ -148,7 +148,9 @@ class Cluster:
         """By run's name, of those with these directories: alive, waiting or gone."""
         states = {}
         for run, run_dir in runs.items():
-            known = self._runs.get(run) if self.find(run, run_dir) else None
+            if not self.find(run, run_dir) and is_waiting(Path(run_dir)):
+                self.submit(run, run_dir)  # the cluster did not answer when it was submitted, or was another one
+            known = self._runs.get(run)
             if known is None or known.is_over:
                 states[run] = "gone"
             else:

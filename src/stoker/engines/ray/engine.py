@@ -1,5 +1,6 @@
 """Runs on a Ray cluster, by way of the pool's bridge: nothing of Ray is imported here."""
 
+import contextlib
 import json
 import os
 import socket
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker.engines.base import Liveness
-from stoker.engines.ray.notes import note_cancelled, read_started
+from stoker.engines.ray.notes import is_waiting, note_cancelled, read_started
 from stoker.errors import StokerError
 from stoker.home import Home
 from stoker.schema.job import Share
@@ -22,6 +23,11 @@ from stoker.schema.record import Held
 _BEGIN_S = 90.0  # for a bridge to start: Ray takes seconds to import, more on a busy machine
 _ANSWER_S = 120.0
 _LOOK_S = 0.05
+_AWAY = {True: "waiting", False: "alive"}  # by whether it waits
+
+
+class _AwayError(StokerError):
+    """The cluster, or the bridge to it, does not answer: what it was asked for may be asked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +80,26 @@ class RayEngine:
             partial.replace(run_dir / "run.json")
         except OSError as error:
             raise StokerError(f"Cannot start run {launch.run} in {run_dir}: {error.strerror or error}.") from error
-        self._bridge.ask("submit", run=handle.run, run_dir=handle.run_dir)
+        with contextlib.suppress(_AwayError):  # it waits for the cluster: the next bridge finds it when it is polled
+            self._bridge.ask("submit", run=handle.run, run_dir=handle.run_dir)
         return str(handle)
 
     def find(self, launch: Launch) -> str | None:
         handle = self._handle(launch)
-        is_there = self._bridge.ask("find", run=handle.run, run_dir=handle.run_dir)
+        run_dir = Path(handle.run_dir)
         # One that has ended has left its directory and nothing on the cluster.
-        return str(handle) if is_there or (Path(handle.run_dir) / "nodes.json").exists() else None
+        if is_waiting(run_dir) or read_started(run_dir):
+            return str(handle)
+        return str(handle) if self._bridge.ask("find", run=handle.run, run_dir=handle.run_dir) else None
 
     def poll(self, handles: Sequence[str]) -> Mapping[str, Liveness]:
         parsed = {text: _Handle.parse(text) for text in handles}
         runs = {found.run: found.run_dir for found in parsed.values() if found is not None and not found.is_drain}
-        states = self._bridge.ask("poll", runs=runs) if runs else {}
+        try:
+            states = self._bridge.ask("poll", runs=runs) if runs else {}
+        except _AwayError:
+            # It has not lost its runs by that: they are as they were.
+            states = {run: _AWAY[is_waiting(Path(run_dir))] for run, run_dir in runs.items()}
         return {text: self._liveness(found, states) for text, found in parsed.items()}
 
     def cancel(self, handle: str) -> None:
@@ -97,14 +110,19 @@ class RayEngine:
         is_noted = note_cancelled(run_dir)
         try:
             self._bridge.ask("cancel", run=found.run, run_dir=found.run_dir)
-        except StokerError:
+        except _AwayError:
             # Nothing of it has begun: it need not wait for a cluster that does not answer, and will not begin there.
             if read_started(run_dir) or not is_noted:
                 raise
 
     def diagnose(self, handle: str) -> str:
         found = _Handle.parse(handle)
-        return "" if found is None else str(self._bridge.ask("diagnose", run=found.run, run_dir=found.run_dir))
+        if found is None:
+            return ""
+        try:
+            return str(self._bridge.ask("diagnose", run=found.run, run_dir=found.run_dir))
+        except _AwayError as error:
+            return f"waits: {error}" if is_waiting(Path(found.run_dir)) else ""
 
     def drain(self, handle: str) -> str | None:
         found = _Handle.parse(handle)
@@ -174,12 +192,13 @@ class Bridge:
                     break
             except OSError as error:
                 if is_last:
-                    raise StokerError(f"Pool {self._pool!r}: its bridge to Ray does not answer: {error}.") from error
+                    raise _AwayError(f"Pool {self._pool!r}: its bridge to Ray does not answer: {error}.") from error
         else:
-            raise StokerError(f"Pool {self._pool!r}: its bridge to Ray broke off. See {self._log}.")
+            raise _AwayError(f"Pool {self._pool!r}: its bridge to Ray broke off. See {self._log}.")
         found = json.loads(reply)
         if "error" in found:
-            raise StokerError(f"Pool {self._pool!r}: {found['error']}")
+            kind = _AwayError if found.get("is_away") else StokerError
+            raise kind(f"Pool {self._pool!r}: {found['error']}")
         return found["answer"]
 
     @property
@@ -201,11 +220,11 @@ class Bridge:
         while (found := self._try()) is None:
             code = _exit_code(child)
             if code:
-                raise StokerError(f"Pool {self._pool!r}: {self._python} cannot start the bridge to Ray: {self._said()}")
+                raise _AwayError(f"Pool {self._pool!r}: {self._python} cannot start the bridge to Ray: {self._said()}")
             if code == 0:
                 child = self._start()  # it found another at work, which may have been on its way out
             if time.monotonic() > give_up:
-                raise StokerError(f"Pool {self._pool!r}: its bridge to Ray did not start. See {self._log}.")
+                raise _AwayError(f"Pool {self._pool!r}: its bridge to Ray did not start. See {self._log}.")
             time.sleep(_LOOK_S)
         return found
 
@@ -240,7 +259,7 @@ class Bridge:
                 setsid=True,
             )
         except OSError as error:
-            raise StokerError(f"Pool {self._pool!r}: cannot start {self._python}: {error.strerror}.") from error
+            raise _AwayError(f"Pool {self._pool!r}: cannot start {self._python}: {error.strerror}.") from error
 
     @property
     def _python(self) -> str:

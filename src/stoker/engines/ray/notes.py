@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+_LAUNCH = "run.json"
 _STARTED = "nodes.json"
 _CANCELLED = "cancelled"
 
@@ -20,6 +21,11 @@ def note_started(run_dir: Path, places: list[dict[str, str]]) -> None:
     partial = run_dir / f".{_STARTED}"
     partial.write_text(json.dumps(places))
     partial.replace(run_dir / _STARTED)
+
+
+def is_waiting(run_dir: Path) -> bool:
+    """Whether it was submitted, has not begun and is to begin, whatever the cluster knows of it."""
+    return (run_dir / _LAUNCH).exists() and not (run_dir / _STARTED).exists() and not is_cancelled(run_dir)
 
 
 def is_cancelled(run_dir: Path) -> bool:
