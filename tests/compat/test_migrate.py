@@ -214,7 +214,7 @@ def test_shim_runs_a_script_that_calls_gcloud(tmp_path: Path, home: Home) -> Non
     {put_on_path}
     cd {tmp_path}
     gcloud config set project mine
-    PROJECT=$(gcloud config get-value project 2> /dev/null)
+    PROJECT=$(gcloud info --format='value(config.project)')
     gsutil mb -l europe-west1 gs://$PROJECT-data
     gsutil -m cp -r data.csv gs://$PROJECT-data/in/
     gcloud storage ls gs://$PROJECT-data/in
@@ -223,7 +223,7 @@ def test_shim_runs_a_script_that_calls_gcloud(tmp_path: Path, home: Home) -> Non
     gcloud container clusters list
     """
     ran = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120)
-    assert "gs://stoker-data/in/data.csv" in ran.stdout, ran.stderr
+    assert "gs://mine-data/in/data.csv" in ran.stdout, ran.stderr
     assert "args ['--epochs', '3']" in ran.stdout
     assert ran.returncode == 2
     assert "gcloud container clusters list has no meaning here" in ran.stderr
@@ -302,3 +302,44 @@ def test_a_setup_py_of_python_2_is_a_finding(look: Look) -> None:
     (detail,) = [finding.detail for finding in found.findings if finding.what == "project"]
     assert "setup.py, line 1" in detail
     assert "This is Python 2" in detail
+
+
+def test_batch_files_of_windows_and_a_builds_steps_tell_what_to_run(look: Look) -> None:
+    batch = (
+        "set MODULE=trainer.t1\r\ngcloud ml-engine local train ^\r\n  --module-name %MODULE% ^\r\n  -- --epochs 2\r\n"
+    )
+    steps = "steps:\n- args:\n  - |-\n    gcloud ai-platform jobs submit training x --module-name trainer.t2\n"
+    files = {"trainer/__init__.py": "", "trainer/t1.py": "import json", "trainer/t2.py": "import json"}
+
+    assert look({**files, "cloudbuild.yaml": steps}).values["module"] == "trainer.t2"
+    by_batch = look({**files, "train.bat": batch}).values
+
+    assert (by_batch["module"], by_batch["args"]) == ("trainer.t1", ["--epochs", "2"])
+
+
+def test_a_dockerfile_by_another_name_is_read_and_one_without_a_command_hinders_no_module(look: Look) -> None:
+    by_variable = "train:\n\tgcloud ai-platform local train --module-name ${MODULE}\n"
+    found = look({"Makefile": by_variable, "Dockerfile": "FROM python:3.7\n", "own/train.py": "import json"})
+    assert found.can_run
+    assert found.values["module"] == "own.train"
+
+    found = look({"trainer.dockerfile": 'FROM python:3.7\nCOPY own own\nENTRYPOINT ["python", "own/train.py"]\n'})
+    assert found.values["command"] == ["python", "own/train.py"]
+
+
+def test_a_script_that_is_nowhere_and_nothing_to_run_are_told(look: Look) -> None:
+    submit = "gcloud ai-platform jobs submit training x --master-image-uri gcr.io/p/image\n"
+
+    assert verdicts(look({"run.sh": submit}), "job") == [Verdict.CANNOT]
+    found = look({"Dockerfile": 'FROM python:3.7\nENTRYPOINT ["python", "gone.py"]\n'})
+
+    assert verdicts(found, "gone.py") == [Verdict.CANNOT]
+    assert not found.can_run
+
+
+def test_code_that_asks_the_api_itself_is_told_what_to_do_instead(look: Look) -> None:
+    source = "from googleapiclient import discovery\nml = discovery.build('ml', 'v1')\n"
+    found = look({"submit.py": source, "trainer/__init__.py": "", "trainer/task.py": "import json"})
+
+    assert verdicts(found, "googleapiclient") == [Verdict.NOTE]
+    assert "submit.py asks AI Platform's API" in found.evidence

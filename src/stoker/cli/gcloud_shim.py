@@ -95,19 +95,41 @@ def _of_the_cloud(rest: list[str]) -> int:
     text = " ".join(rest)
     match rest[:2]:
         case ["config", "get-value" | "get"]:
-            known = {"project": os.environ.get(_PROJECT, "stoker"), "account": "stoker", "region": "us-central1"}
+            known = {"project": _project(), "account": "stoker", "region": "us-central1"}
             print(known.get(" ".join(rest[2:3]).rpartition("/")[2], ""))
             return 0
+        case ["config", "set"] if rest[2:3] in (["project"], ["core/project"]) and len(rest) > 3:
+            _file_of_project().write_text(rest[3])
+            say(f"Updated property [core/project]: {rest[3]}.")
+            return 0
         case ["config", "list"] if "core.project" in text or "core/project" in text or "value(" in text:
-            print(os.environ.get(_PROJECT, "stoker"))
+            print(_project())
+            return 0
+        case ["info", *_] if "project" in text:
+            print(_project())
             return 0
         case ["projects", "describe" | "list"]:
-            print("0" if "number" in text.lower() else os.environ.get(_PROJECT, "stoker"))
+            print("0" if "number" in text.lower() else _project())
             return 0
         case [noun, *more] if noun in _OF_THE_CLOUD or (noun == "projects" and set(more) & set(_OF_PROJECTS)):
             say(f"gcloud {text}: nothing to do here.")
             return 0
     raise UsageError(f"gcloud {' '.join(rest[:3])} has no meaning here. This gcloud understands: {_UNDERSTOOD}.")
+
+
+def _project() -> str:
+    """The one that was set last, as gcloud keeps it; a variable goes before."""
+    file = _file_of_project()
+    kept = file.read_text().strip() if file.is_file() else ""
+    return os.environ.get(_PROJECT) or kept or "stoker"
+
+
+def _file_of_project() -> Path:
+    from stoker.home import Home
+
+    folder = Home.find().make().root / "shim"
+    folder.mkdir(exist_ok=True)
+    return folder / "project"
 
 
 def _global_flags(words: list[str]) -> tuple[list[str], list[str]]:

@@ -14,6 +14,12 @@ from stoker.schema.dialects.reading import Values, overlay
 
 _UNRESOLVED = re.compile(r"\$[\w({]")
 _TASKS = ("task", "main", "train", "trainer")
+_DOCKERFILE = re.compile(r"(?:.*/)?(?:[Dd]ockerfile(?:[.-]\w+)?|[\w-]+\.[Dd]ockerfile)")
+_API = re.compile(r"""\bbuild\(\s*(?:serviceName\s*=\s*)?["']ml["']""")
+_BY_API = (
+    "it asks Google's API itself, which is not here. A job: write the body with its trainingInput to a file, and"
+    " `stoker jobs submit training NAME --config FILE`. Predictions: `stoker predict`, or `stoker serve`"
+)
 
 
 def evidence(directory: Directory) -> Iterator[str]:
@@ -23,6 +29,8 @@ def evidence(directory: Directory) -> Iterator[str]:
     for path, document in directory.documents.items():
         if aiplatform.is_dialect(document):
             yield f"{path} is a Job resource"
+    for finding in _by_api(directory):
+        yield f"{finding.where} asks AI Platform's API"
     use = directory.first_use("hypertune")
     if use is not None:
         yield f"{use.where} imports hypertune"
@@ -43,7 +51,19 @@ def job_of(directory: Directory) -> tuple[Values, list[Finding]]:
         values = overlay(values, _of_file(path, _with_flags(directory.documents[path]), findings))
     if not values.get("module") and not values.get("command"):
         values = overlay(values, _guessed(directory, findings))
+    findings += _by_api(directory)
     return values, findings
+
+
+def _by_api(directory: Directory) -> Iterator[Finding]:
+    """Modules that ask ml.googleapis.com themselves: they are no part of a job, and the job is."""
+    for path in dict.fromkeys(use.where.partition(":")[0] for use in directory.uses if _is_of_api(use.name)):
+        if _API.search((directory.root / path).read_text(encoding="utf-8", errors="replace")):
+            yield Finding(Verdict.NOTE, "googleapiclient", _BY_API, path)
+
+
+def _is_of_api(name: str) -> bool:
+    return name.split(".")[0] in ("googleapiclient", "apiclient")
 
 
 def home_of(module: str | None, paths: Collection[str]) -> str | None:
@@ -133,27 +153,21 @@ def _of_file(path: str, document: dict[str, Any], findings: list[Finding]) -> Va
 
 def _guessed(directory: Directory, findings: list[Finding]) -> Values:
     """Without a script that says: the container's entrypoint, or the only module that looks like a task."""
-    dockerfiles = [path for path in directory.paths if path.rsplit("/", 1)[-1] == "Dockerfile"]
-    if dockerfiles:
-        context = directory.root
-        container = read_dockerfile(context / dockerfiles[0], context=context)
+    dockerfiles = [path for path in directory.paths if _DOCKERFILE.fullmatch(path)]
+    dockerfiles.sort(key=lambda path: (path.count("/"), not path.endswith("Dockerfile"), path))
+    for path in dockerfiles:
+        container = read_dockerfile(directory.root / path, context=directory.root)
         if container.command:
-            findings.append(
-                Finding(
-                    Verdict.RUNS,
-                    "container",
-                    "its entrypoint and requirements are used, its image is not",
-                    dockerfiles[0],
-                )
-            )
-            return job_of_container(container, context)
-        findings.append(
-            Finding(Verdict.CANNOT, "container", "it has no ENTRYPOINT or CMD that can be read", dockerfiles[0])
-        )
+            text = "its entrypoint and requirements are used, its image is not"
+            findings.append(Finding(Verdict.RUNS, "container", text, path))
+            return job_of_container(container, directory.root)
     for name in _TASKS:
         modules = [path for path in directory.paths if path.endswith(f"/{name}.py") and path.count("/") == 1]
         if len(modules) == 1:
             module = modules[0].removesuffix(".py").replace("/", ".")
             findings.append(Finding(Verdict.NOTE, "module", f"taken for what to run: {module}", modules[0]))
             return {"module": module}
+    if dockerfiles:
+        text = "it has no ENTRYPOINT or CMD that can be read"
+        findings.append(Finding(Verdict.CANNOT, "container", text, dockerfiles[0]))
     return {}

@@ -44,6 +44,7 @@ def assess(path: Path, *, home: Home, platform: Platform | None = None, look_up:
         findings += [replace(one, where=f"{folder}/{one.where}") if folder and one.where else one for one in of_code]
     except UsageError as error:  # of a setup.py or a requirements.txt: nothing more can be known
         findings.append(Finding(Verdict.CANNOT, "project", str(error)))
+    findings += _nowhere(directory, values)
     if _runnable(values) and not any(finding.verdict is Verdict.CANNOT for finding in findings):
         commands = commands or [f"stoker jobs submit training NAME --config {Path(folder) / 'stoker.yaml'}"]
         what = values.get("module") or " ".join(values.get("command") or ())
@@ -63,6 +64,16 @@ def _folder(directory: Directory, values: Values, findings: list[Finding], home:
         text = "the job runs it, and no such module is here. Look at the directory that has it"
         findings.append(Finding(Verdict.CANNOT, module, text))
     return found or ""
+
+
+def _nowhere(directory: Directory, values: Values) -> list[Finding]:
+    """That nothing is named to run, or a script that is not here: the former only where no other finding says why."""
+    if not _runnable(values):
+        return [Finding(Verdict.CANNOT, "job", "nothing in it says what to run: name a module or a command")]
+    scripts = [word for word in values.get("command") or () if word.endswith(".py")]
+    known = {path.rpartition("/")[2] for path in directory.paths}
+    missing = [script for script in scripts[:1] if script.rpartition("/")[2] not in known]
+    return [Finding(Verdict.CANNOT, script, "the job runs it, and no such file is here") for script in missing]
 
 
 def _below(root: str, paths: Sequence[str]) -> list[str]:

@@ -15,7 +15,8 @@ from stoker.errors import StokerError
 from stoker.packaging.tree import source_of_directory, walk
 from stoker.schema.dialects.document import is_determined, load
 
-_SCRIPTS = (".sh", ".bash", "Makefile", "makefile", ".mk")
+_SCRIPTS = (".sh", ".bash", "Makefile", "makefile", ".mk", "tox.ini")
+_OF_WINDOWS = (".bat", ".cmd")
 _MAX_BYTES = 1_000_000
 PAGES = (".md", ".ipynb")  # which tell by which commands it is run, where no script does
 _SUBMITS = re.compile(
@@ -24,6 +25,8 @@ _SUBMITS = re.compile(
 )
 _ASSIGNMENT = re.compile(r"^\s*(?:export\s+)?([A-Za-z_]\w*)\s*[:?]?=\s*(.*?)\s*(?:#.*)?$")
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|\((\w+)\)|(\w+))")
+_VARIABLE_OF_WINDOWS = re.compile(r"%(\w+)%")
+_SET_OF_WINDOWS = re.compile(r"^\s*set\s+(?=\w+=)", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +101,11 @@ def read_directory(path: Path) -> Directory:
             document = _document(entry.file)
             if document is not None:
                 documents[entry.path] = document
+            told += _calls(_text(entry.file), entry.path)  # a build's steps
         elif name.endswith(_SCRIPTS):
             calls += _calls(_text(entry.file), entry.path)
+        elif name.endswith(_OF_WINDOWS):
+            calls += _calls(_as_shell(_text(entry.file)), entry.path)
         elif name.endswith(PAGES):
             told += _calls(_page(entry.file), entry.path)
     documents |= _left_behind(root, tree.paths)
@@ -180,6 +186,12 @@ def _calls(text: str, path: str) -> Iterator[Call]:
             known[assigned[1]] = _filled(assigned[2].strip("\"'"), known)
         if _SUBMITS.search(line):
             yield Call(tuple(_words(_filled(line, known))), path)
+
+
+def _as_shell(text: str) -> str:
+    """A batch file of Windows in a shell's words, as far as calls are concerned."""
+    joined = re.sub(r"\^\r?\n", " ", text)
+    return _VARIABLE_OF_WINDOWS.sub(r"${\1}", _SET_OF_WINDOWS.sub("", joined)).replace("\\", "/")
 
 
 def _filled(text: str, known: dict[str, str]) -> str:
