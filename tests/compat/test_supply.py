@@ -274,9 +274,9 @@ def test_pkg_resources_is_given_where_newer_setuptools_lack_it(tmp_path: Path) -
 def test_old_code_keeps_the_releases_of_its_image_where_it_allows_them() -> None:
     old = uses_of({"t.py": b"from sklearn.externals import joblib\n"}, entries=["t.py"])
     new = uses_of({"t.py": b"import joblib\n"}, entries=["t.py"])
-    declared = ["scikit-learn>=0.20.2", "tensorflow>=2", "xgboost"]
+    declared = ["scikit-learn>=0.20.2", "tensorflow>=2", "xgboost", "gym>=0.10.9"]
 
-    assert as_in_image(old, declared) == ["scikit-learn==0.20.4", "xgboost==0.90"]
+    assert as_in_image(old, declared) == ["scikit-learn==0.20.4", "xgboost==0.90", "gym==0.17.3"]
     assert as_in_image(new, declared) == []
 
 
@@ -403,3 +403,19 @@ def test_a_requirements_txt_that_cannot_be_met_gives_way_to_setup_py_as_on_ai_pl
 
     assert needed(runtime="1.12") == ("six==1.16",)
     assert needed(runtime="lab") == own
+
+
+def test_a_library_of_runtime_1_is_a_later_one_where_the_package_requires_what_came_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supply, "_can_be_had", lambda *given, **options: True)
+    monkeypatch.setattr(supply, "_goes", lambda program, found, home: "scikit-learn==0.20.4" not in found.requirements)
+    home = Home(tmp_path / "home").make()
+    values = {"module": "t", "environment": {"python": "3.7"}}
+
+    def libraries(*own: str) -> tuple[str, ...]:
+        program = supply.Program({"t.py": b"from sklearn.externals import joblib\n"}, own, values)
+        return supply.supply_for(program, home=home).libraries
+
+    assert libraries("scikit-survival>=0.14") == ("scikit-learn",)
+    assert libraries() == ("scikit-learn==0.20.4",)

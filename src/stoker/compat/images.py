@@ -108,6 +108,9 @@ _BUILTINS_OF_2 = frozenset("basestring long raw_input reduce unichr unicode xran
 _BUILTIN_OF_2 = re.compile(rb"\b(?:" + b"|".join(name.encode() for name in sorted(_BUILTINS_OF_2)) + rb")\b")
 _OLD_SKLEARN = re.compile(rb"\bsklearn\.externals\b")
 
+# In no image, and with another interface since: for code of runtime 1 that declares it loosely.
+_OF_ITS_TIME = ("gym==0.17.3",)
+
 # An old release did not say that it cannot work with what came after it: (name, older than, also required).
 _WENT_WITH = (
     ("tensorflow", "2.9", "protobuf<3.21"),
@@ -245,7 +248,7 @@ def as_in_image(uses: Uses, requirements: Iterable[str]) -> list[str]:
         return []
     parsed = {normal_name(found.name): found for line in requirements if (found := _parsed(line)) is not None}
     pins = []
-    for line in OF_RUNTIME_1.values():
+    for line in (*OF_RUNTIME_1.values(), *_OF_ITS_TIME):
         name, _, version = line.partition("==")
         declared = parsed.get(name)
         if declared is not None and not declared.url and Version(version) in declared.specifier:

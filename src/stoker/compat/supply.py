@@ -104,6 +104,8 @@ class Program:
 def supply_for(program: Program, *, home: "Home", here: bool = True, look_up: bool = True) -> Supply:
     """Find out. Without `look_up` the package index is not asked; not `here`, the server's Pythons are not known."""
     found = _supply(program, home=home, here=here, look_up=look_up)
+    if here and look_up:
+        found = _with_later(program, found, home=home)
     if here and look_up and program.aside and is_ai_platforms(program.environment.get("runtime")):
         found = _without_aside(program, found, home=home)
     folders = sorted(program.uses.folders) if program.values.get("module") else []
@@ -155,6 +157,26 @@ def _supply(program: Program, *, home: "Home", here: bool, look_up: bool) -> Sup
         return Supply(python, (), beside, tuple(missing), (*place.notes, text), is_settled=False)
     text = f"{names}: imported and not declared; the platforms' images had it. It is in the job's requirements."
     return Supply(python, tuple(missing), beside, (), (*place.notes, text), is_settled=place.is_settled)
+
+
+def _with_later(program: Program, found: Supply, *, home: "Home") -> Supply:
+    """Libraries of runtime 1's time as what came after them, where they do not go with what the package declares."""
+    from stoker.packaging.requirements import name_of  # noqa: PLC0415 - as above
+
+    given = found.libraries or found.lacking
+    of_then = [line for module, line in OF_RUNTIME_1.items() if module != "tensorflow" or not program.uses.is_of_tf_1]
+    later = tuple(name_of(line) or line if line in of_then else line for line in given)
+    if later == given or not program.requirements or (not found.lacking and _goes(program, found, home=home)):
+        return found
+    gone = set(went_with([*program.requirements, *given])) - set(went_with([*program.requirements, *later]))
+    beside = tuple(line for line in found.beside if line not in gone)
+    names = [line for line in given if line not in later]
+    text = (
+        f"{', '.join(names)}: not with what the package requires; the job has later ones. {', '.join(later)}: imported"
+    )
+    text += " and not declared; in the job's requirements."
+    second = replace(found, libraries=later, beside=beside, lacking=(), notes=(*found.notes[:-1], text))
+    return second if _goes(program, second, home=home) else found
 
 
 def _without_aside(program: Program, found: Supply, *, home: "Home") -> Supply:
