@@ -115,8 +115,12 @@ def test_every_bad_field_is_named_with_its_path() -> None:
     ]
 
 
-def test_a_version_that_yaml_took_for_a_number_is_refused_with_the_reason() -> None:
-    (problem,) = problems({"runtimeVersion": 2.1})
+def test_a_version_that_yaml_took_for_a_number_is_read_but_for_one_that_may_be_another() -> None:
+    assert read({"runtimeVersion": 2.1, "pythonVersion": 3.7}) == read(
+        {"runtimeVersion": "2.1", "pythonVersion": "3.7"}
+    )
+
+    (problem,) = problems({"pythonVersion": 3.10})
 
     assert "quotes" in problem
 
@@ -168,11 +172,27 @@ def test_a_search_is_read() -> None:
 
 
 def test_what_is_wrong_with_a_search_is_named_with_its_path() -> None:
-    params = [{"parameterName": "lr", "type": "DOUBLE", "minValue": 1, "maxValue": 1}]
+    params = [{"parameterName": "lr", "type": "DOUBLE", "minValue": 1, "maxValue": 0.9}]
 
     (problem,) = problems({"hyperparameters": {"maxTrials": 4, "params": params}})
 
-    assert problem.startswith("trainingInput.hyperparameters.params.0.maxValue: must be more than minValue")
+    assert problem.startswith("trainingInput.hyperparameters.params.0.maxValue: must not be less than minValue")
+
+
+def test_a_range_of_one_value_is_that_value() -> None:
+    params = [
+        {"parameterName": "epochs", "type": "INTEGER", "minValue": 100, "maxValue": 100},
+        {"parameterName": "rate", "type": "DOUBLE", "minValue": 0.4, "maxValue": 0.4, "scaleType": "UNIT_LOG_SCALE"},
+        {"parameterName": "size", "type": "DISCRETE", "discreteValues": [1, 2]},
+    ]
+
+    space = read({"hyperparameters": {"maxTrials": 4, "params": params}})["search"]["space"]
+
+    assert {name: one["values"] for name, one in space.items()} == {
+        "epochs": [100],
+        "rate": [0.4],
+        "size": [1, 2],
+    }
 
 
 def test_batch_prediction_is_refused() -> None:

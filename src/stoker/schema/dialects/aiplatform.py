@@ -38,10 +38,11 @@ def read(document: Mapping[str, Any], *, source: str) -> Reading:
     return replace(reading, values={**reading.values, "search": search})
 
 
-def _quoted(value: object) -> object:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        raise ValueError(f'write it in quotes, "{value}": YAML takes it for a number, and reads 3.10 as 3.1')
-    return value
+def _as_text(value: object) -> object:
+    """A version that was written without quotes, which YAML takes for a number."""
+    if value == 3.1:
+        raise ValueError('write it in quotes, "3.10": YAML takes it for a number, and reads 3.10 as 3.1')
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 def _seconds(text: str) -> str:
@@ -50,7 +51,7 @@ def _seconds(text: str) -> str:
     return text
 
 
-Version = Annotated[str, BeforeValidator(_quoted)]
+Version = Annotated[str, BeforeValidator(_as_text)]
 Duration = Annotated[str, AfterValidator(_seconds)]
 Words = Annotated[tuple[str, ...], BeforeValidator(as_words)]
 Count = Annotated[int, Field(ge=0)]

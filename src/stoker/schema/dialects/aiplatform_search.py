@@ -85,8 +85,8 @@ class _Parameter(_Resource):
     @classmethod
     def _range_is_one(cls, bound: float | None, info: Any) -> float | None:
         low = info.data.get("min_value")
-        if bound is not None and low is not None and low >= bound and info.data.get("type") in ("DOUBLE", "INTEGER"):
-            raise ValueError(f"must be more than minValue, which is {low:g}")
+        if bound is not None and low is not None and low > bound and info.data.get("type") in ("DOUBLE", "INTEGER"):
+            raise ValueError(f"must not be less than minValue, which is {low:g}")
         return bound
 
     @field_validator("categorical_values")
@@ -178,6 +178,9 @@ def _sampler(asked: Hyperparameters) -> dict[str, Any]:
 
 def _parameter(parameter: _Parameter) -> Any:
     scale = _SCALES.get(parameter.scale_type or "", Scale.LINEAR)
+    low = parameter.min_value
+    if low is not None and low == parameter.max_value and parameter.type in ("DOUBLE", "INTEGER"):  # held where it is
+        return Discrete(values=(int(low) if parameter.type == "INTEGER" else low,))
     match parameter.type:
         case "DOUBLE":
             return Double.model_validate({"min": parameter.min_value, "max": parameter.max_value, "scale": scale})
