@@ -60,6 +60,7 @@ _ASKING = (
     "saved_model.pywrap_saved_model.fingerprinting",
     "saved_model.load",
     "pywrap_tensorflow",  # of TensorFlow 1: all of the above
+    "training.training",  # which keeps NewCheckpointReader by its own name
 )
 # Ops: the argument, its place, and whether it may be replaced in a graph.
 _OPS = {
@@ -111,7 +112,7 @@ def lead(tensorflow: Any) -> None:
     for name in _ASKING:
         for module in _modules(name):
             for function in _ASKED:
-                _replace(module, function, layer.asked(function))
+                _replace(module, function, layer.asked(function), public=tensorflow)
             _replace(module, "GetChildren", layer.children)
             _replace(module, "GetMatchingFiles", layer.matches)
             _replace(module, "WritableFile", layer.writable)
@@ -130,6 +131,7 @@ def lead(tensorflow: Any) -> None:
 def _lead_classes(layer: _Layer) -> None:
     for module in _modules("lib.io.file_io"):
         _replace(module.FileIO, "write", _taking_views)
+        _replace(module.FileIO, "_prepare_value", _giving_bytes)
     for module in _modules("lib.io.tf_record"):
         _replace(module.TFRecordWriter, "__init__", layer.asked("__init__"))
     for function in ("save", "restore"):
@@ -147,6 +149,19 @@ def _taking_views(write: Any) -> Any:
     @functools.wraps(write)
     def call(self: Any, file_content: Any) -> Any:
         return write(self, bytes(file_content) if isinstance(file_content, memoryview) else file_content)
+
+    return call
+
+
+def _giving_bytes(prepare: Any) -> Any:
+    """What is no text, though read as such: code of Python 2 copies a Keras model so, from one FileIO to another."""
+
+    @functools.wraps(prepare)
+    def call(self: Any, value: Any) -> Any:
+        try:
+            return prepare(self, value)
+        except UnicodeDecodeError:
+            return value
 
     return call
 
