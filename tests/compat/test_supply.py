@@ -372,6 +372,23 @@ def test_code_of_tensorflow_1_has_it_whatever_a_requirements_txt_pins(
     assert "tensorflow==2.1.0: the code calls what TensorFlow 1 alone has" in found.notes[1]
 
 
+@pytest.mark.parametrize("environment", [{}, {"python": "3.7"}])
+def test_a_numpy_from_before_tensorflow_1_15_gives_way_to_the_one_that_goes_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]
+) -> None:
+    monkeypatch.setattr(runtimes, "_runtimes", lambda home, hint="": iter([default_runtime(), found_of(7)]))
+    monkeypatch.setattr(supply, "_has", lambda runtime, pins: True)
+    own = ("tensorflow", "numpy==1.14.5")
+    values = {"module": "t", "environment": environment}
+    program = supply.Program({"t.py": b"import tensorflow as tf\ntf.Session()\n"}, own, values)
+
+    found = supply.supply_for(program, home=Home(tmp_path).make())
+
+    wanted = Wanted.of(Needs(requirements=(*own, *found.requirements)), Installed(default_runtime()))
+    assert set(wanted.requirements) >= {"tensorflow==1.15.5", "numpy>=1.16,<1.19"}
+    assert "numpy==1.14.5" not in wanted.requirements
+
+
 def test_what_the_code_takes_of_the_runtime_is_resolved_with_what_it_requires(tmp_path: Path) -> None:
     home = Home(tmp_path / "home").make()
     make_runtime(home, tmp_path / "lab", {"pandas": "3.0", "matplotlib": "3.11", "torch": "2.13"})

@@ -61,6 +61,7 @@ OF_RUNTIME_1 = {
     "xgboost": "xgboost==0.90",
 }
 OLD_PYTHON = "3.7"
+WITH_TF_1 = "numpy>=1.16,<1.19"
 WITH_TF = ("tensorboard", "tensorflow-estimator")  # come in TensorFlow's own version
 # Modules of Python 3 for Python 2, which a `pip freeze` there has listed. Beside Python 3 they do harm.
 FOR_PYTHON_2 = frozenset("enum34 functools32 futures pathlib subprocess32 typing".split())
@@ -279,6 +280,12 @@ def later_tf(requirements: Iterable[str]) -> str | None:
         if found.specifier and Version("1.15.5") not in found.specifier and not _is_older(found, "tensorflow", _TF_2):
             return line
     return None
+
+
+def numpy_before_tf(requirements: Iterable[str]) -> str | None:
+    """The line that binds numpy to a release before those that TensorFlow 1.15 takes, as its own then did."""
+    parsed = {line: _parsed(line) for line in requirements}
+    return next((line for line, one in parsed.items() if one and _is_older(one, "numpy", Version("1.16"))), None)
 
 
 def compiled_pins(requirements: Iterable[str]) -> list[str]:

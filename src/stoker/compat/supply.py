@@ -18,6 +18,7 @@ from stoker.compat.images import (
     OF_RUNTIME_1,
     OLD_PYTHON,
     WITH_TF,
+    WITH_TF_1,
     as_in_image,
     at_least,
     compiled_pins,
@@ -26,6 +27,7 @@ from stoker.compat.images import (
     is_of_runtime_1,
     later_tf,
     loosened,
+    numpy_before_tf,
     uses_of,
     went_with,
     without_bounds,
@@ -135,7 +137,7 @@ def _supply(program: Program, *, home: "Home", here: bool, look_up: bool) -> Sup
         )
     if why_not is not None:
         return Supply(refusal=why_not, is_settled=False)
-    place = _place(program, asked, is_old=uses.is_old, home=home, look_up=look_up)
+    place = _with_numpy(program, _place(program, asked, is_old=uses.is_old, home=home, look_up=look_up))
     runtime = place.runtime
     python = runtime.minor if runtime.name != asked.name else None
     own, overrides, text = _replaced(own, place.overrides)
@@ -333,6 +335,16 @@ def _of_old(program: Program, asked: "Runtime", pins: list[str], home: "Home") -
     if not pins or _has(runtime, pins):
         return _Place(runtime, (text,))
     return _loosely(runtime, program.requirements, (text,))
+
+
+def _with_numpy(program: Program, place: _Place) -> _Place:
+    """For TensorFlow 1.15 beside a pin of numpy that went with an earlier one: the numpy that it takes."""
+    has_tf = program.uses.is_old and OF_RUNTIME_1["tensorflow"] in program.in_images.values()
+    pinned = numpy_before_tf(program.requirements) if has_tf and place.runtime.minor == OLD_PYTHON else None
+    if pinned is None or any(line.startswith("numpy") for line in place.overrides):
+        return place
+    text = f"{pinned}: not with {OF_RUNTIME_1['tensorflow']}; the job has {WITH_TF_1}."
+    return replace(place, notes=(*place.notes, text), overrides=(*place.overrides, WITH_TF_1))
 
 
 def _of_base(program: Program) -> list[str]:
