@@ -79,6 +79,29 @@ def test_new_job_waits_for_a_cluster_that_was_never_asked(tmp_path: Path) -> Non
     pools.await_answer("no such pool")
 
 
+def test_pool_that_was_just_written_is_known_at_once_and_says_which_resource_no_node_has(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text("[pools.local]\n")
+
+    def settings() -> Settings:
+        return load_settings(config, capacity=lambda: Share(cpus=1))
+
+    engines = Engines(Home(tmp_path), {})
+    pools = Pools(settings(), config=config, engines=engines, load=settings)
+    config.write_text('[pools.local]\n[pools.new]\nengine = "ray"\naddress = "head:1"\nresources = { tpu = 2 }\n')
+
+    pools.look_again()
+
+    assert [*pools] == ["local", "new"]
+    ray = pools["new"].ray
+    assert ray is not None
+    engines._engines["ray:new"] = cluster = ShrinkingCluster(Home(tmp_path), ray)
+    found = pools._ask(pools["new"])
+    assert found.trouble.startswith("Pool 'new': no node of its cluster has 2 tpu, which each node of a job here takes")
+    cluster.workers.append(a_node("special", tpu=4))
+    assert pools._ask(found).trouble == ""
+
+
 class ShrinkingCluster(RayEngine):
     """Has a head without CPUs, and at first a node that goes."""
 
@@ -127,6 +150,9 @@ class OneCluster:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+
+    def look_again(self) -> None:
+        pass
 
     def nodes_of(self, pool: str) -> Sequence[ClusterNode]:
         return (a_node("n1"), a_node("n2"))

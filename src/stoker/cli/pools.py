@@ -94,6 +94,10 @@ def add_pool(arguments: Arguments) -> None:
     from stoker.errors import ConflictError, UsageError
     from stoker.home import Home
 
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", arguments.name):
+        raise UsageError(f"A pool cannot be called {arguments.name!r}: letters, digits, _ and -, as in `gpu-pool`.")
+    if not re.fullmatch(r"(?:ray://)?[^\s/:]+:\d+", arguments.address):
+        raise UsageError(f"--address {arguments.address}: say HOST:PORT of the cluster's head, as in ray-head:6379.")
     if arguments.largest_node and not arguments.max_nodes:
         raise UsageError("--largest-node is for a cluster that grows: say up to how many nodes, with --max-nodes.")
     home = Home.find().make()
@@ -182,12 +186,16 @@ def _write_checked(path: Path, text: str) -> None:
     import os
 
     from stoker.engines.local import local_capacity
+    from stoker.errors import ConfigError
     from stoker.server.settings import load_settings
 
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     partial.write_text(text, encoding="utf-8")
     try:
-        load_settings(partial, capacity=local_capacity)
+        try:
+            load_settings(partial, capacity=local_capacity)
+        except ConfigError as error:  # of a file that nobody knows by that name
+            raise ConfigError(str(error).replace(str(partial), str(path))) from error
         partial.chmod(path.stat().st_mode if path.exists() else 0o600)
         partial.replace(path)
     finally:

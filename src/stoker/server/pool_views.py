@@ -27,6 +27,10 @@ _MOST_RUNS = 50_000  # recalled
 class Clusters(Protocol):
     """What is known of the machines of pools that have several."""
 
+    def look_again(self) -> None:
+        """Take up what was written of pools since."""
+        ...
+
     def await_answer(self, pool: str) -> None:
         """Until it is known what this pool has."""
         ...
@@ -40,6 +44,9 @@ class Clusters(Protocol):
 
 class NoClusters:
     """Every pool is one machine."""
+
+    def look_again(self) -> None:
+        pass
 
     def await_answer(self, pool: str) -> None:
         pass
@@ -63,6 +70,7 @@ class PoolViews:
         self._lock = threading.Lock()
 
     def status(self) -> tuple[PoolStatus, ...]:
+        self._clusters.look_again()
         jobs = self._store.unfinished()
         owners: dict[str, str] = {}
         reasons, unplaced = self._scheduler.reasons(), self._scheduler.unplaced()

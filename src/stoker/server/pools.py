@@ -71,6 +71,10 @@ class Pools(Mapping[str, Pool]):
     def stop(self) -> None:
         self._ending.set()
 
+    def look_again(self) -> None:
+        """Take up config.toml at once, if it was changed: who has just added a pool names it next."""
+        self._read_config()
+
     def await_answer(self, pool: str) -> None:
         """Until its cluster has been asked once, as far as it is one. It takes seconds, after a server's start."""
         with self._asked:
@@ -99,14 +103,10 @@ class Pools(Mapping[str, Pool]):
         while not self._ending.is_set():
             before, nodes = dict(self._pools), dict(self._nodes)
             self._read_config()
-            if rounds % (_CLUSTER_S // _CONFIG_S) == 0 or self._pools.keys() != before.keys():
-                for name, pool in list(self._pools.items()):
+            if rounds % (_CLUSTER_S // _CONFIG_S) == 0 or self._never_asked:
+                for pool in list(self._pools.values()):
                     if pool.ray is not None:
-                        found = self._ask(pool)
-                        with self._asked:
-                            self._pools[name] = found
-                            self._never_asked.discard(name)
-                            self._asked.notify_all()
+                        self._take(pool, self._ask(pool))
             if self._pools != before:
                 self._changed()
             if self._pools != before or self._nodes != nodes:
@@ -114,11 +114,22 @@ class Pools(Mapping[str, Pool]):
             rounds += 1
             self._ending.wait(_CONFIG_S)
 
+    def _take(self, pool: Pool, found: Pool) -> None:
+        """What was found of a pool, unless it has been written anew while its cluster was asked."""
+        with self._asked:
+            if self._pools.get(pool.name) is pool:
+                self._pools[pool.name] = found
+                self._never_asked.discard(pool.name)
+                self._asked.notify_all()
+
     def _read_config(self) -> None:
-        stamp = _stamp(self._config)
-        if stamp == self._seen:
-            return
-        self._seen = stamp
+        with self._asked:
+            stamp = _stamp(self._config)
+            if stamp != self._seen:
+                self._seen = stamp
+                self._read_anew()
+
+    def _read_anew(self) -> None:
         try:
             fresh = self._load().pools
         except StokerError as error:
@@ -126,13 +137,12 @@ class Pools(Mapping[str, Pool]):
             return
         self._engines.take(fresh)
         known = {name: pool for name, pool in self._pools.items() if name in fresh and fresh[name].ray == pool.ray}
-        with self._asked:
-            self._pools = {
-                name: _as_asked(pool, known[name]) if name in known else _unasked(pool) for name, pool in fresh.items()
-            }
-            new = {name for name, pool in fresh.items() if pool.ray is not None and name not in known}
-            self._never_asked = new | (self._never_asked & known.keys())
-            self._asked.notify_all()  # one that is waited for may have gone
+        self._pools = {
+            name: _as_asked(pool, known[name]) if name in known else _unasked(pool) for name, pool in fresh.items()
+        }
+        new = {name for name, pool in fresh.items() if pool.ray is not None and name not in known}
+        self._never_asked = new | (self._never_asked & known.keys())
+        self._asked.notify_all()  # one that is waited for may have gone
         logger.info("config.toml was read again: pools %s", ", ".join(self._pools))
 
     def _ask(self, pool: Pool) -> Pool:
@@ -140,7 +150,8 @@ class Pools(Mapping[str, Pool]):
         assert isinstance(engine, RayEngine)
         try:
             assert pool.ray is not None
-            found = self._nodes[pool.name] = tuple(usable(engine.nodes(), pool.ray.resources))
+            there = engine.nodes()
+            found = self._nodes[pool.name] = tuple(usable(there, pool.ray.resources))
         except StokerError as error:
             self._nodes.pop(pool.name, None)
             if pool.trouble != str(error):
@@ -159,12 +170,21 @@ class Pools(Mapping[str, Pool]):
         )
         # What was there once may come again: it is not forgotten when the cluster has shrunk.
         seen = pool.with_(nodes=nodes).new_node if pool.autoscale else None
-        return pool.with_(nodes=nodes, capacity=least(capacity, pool.most), largest_node=seen, trouble="")
+        trouble = _lack(pool, pool.ray.resources) if there and not found and not pool.autoscale else ""
+        return pool.with_(nodes=nodes, capacity=least(capacity, pool.most), largest_node=seen, trouble=trouble)
 
 
 def usable(nodes: Iterable[ClusterNode], resources: Mapping[str, float]) -> Iterator[ClusterNode]:
     """The nodes that have what each node of a run takes of the cluster's custom resources: the pool's own."""
     return (node for node in nodes if all(node.resources.get(name, 0.0) >= need for name, need in resources.items()))
+
+
+def _lack(pool: Pool, resources: Mapping[str, float]) -> str:
+    wanted = ", ".join(f"{amount:g} {name}" for name, amount in resources.items())
+    return (
+        f"Pool {pool.name!r}: no node of its cluster has {wanted}, which each node of a job here takes: resources under"
+        f" [pools.{pool.name}] in config.toml."
+    )
 
 
 def _as_asked(pool: Pool, known: Pool) -> Pool:

@@ -146,7 +146,10 @@ def _in_words(error: Exception, address: str) -> str:
     """One line for a person; what to do, where that is known."""
     text = " ".join(str(error).split()) or repr(error)
     if isinstance(error, ModuleNotFoundError):
-        return f"{sys.executable} has no module {error.name!r}. Install Ray there: pip install 'stoker[ray]'."
+        return (
+            f"{sys.executable} has no module {error.name!r}. Install Ray there (pip install 'stoker[ray]'), or set"
+            " python under the pool to a Python that has it."
+        )
     if "ersion mismatch" in text:
         return f"{text} Set python under the pool to a Python with the cluster's versions."
     if "uthentication" in text or "UNAUTHENTICATED" in text or "oken" in text:

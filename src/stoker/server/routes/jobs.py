@@ -103,6 +103,7 @@ class JobRoutes:
         The same spec again is the same job (200). `dry_run`: what would be started, and nothing is stored.
         """
         is_determineds = "experiment" in (spec.data.get("stoker") or {})
+        self.clusters.look_again()
         pool, note = choose_pool(
             spec.pool,
             self.scheduler.pools,
@@ -125,7 +126,7 @@ class JobRoutes:
         if is_new:
             self.scheduler.wake()
             self.live.job_changed(job.id)
-        return reply(job, status=201 if is_new else 200)
+        return reply(job.with_(notes=(note,)) if note else job, status=201 if is_new else 200)
 
     def list_jobs(self, which: Annotated[ListQuery, Query()]) -> Response:
         """Jobs, newest first unless another order is asked for."""
