@@ -63,6 +63,15 @@ def test_what_det_could_do_with_an_experiment(home: Home, tmp_path: Path) -> Non
     assert (tmp_path / "again" / "train.py").read_text() == (code / "train.py").read_text()
     assert "is there already" in refused("e", "download-model-def", "1", "-o", "again")
 
+    assert out("e", "ls", "--csv").splitlines()[1].startswith("squares_1,SUCCEEDED,1,")
+    assert len(out("e", "lt", "1", "--csv").splitlines()) == 3
+    assert uuid in out("e", "lc", "1", "--csv").splitlines()[1 if best["trial"] == 1 else 2]
+    worst = out("e", "download", "1", "--sort-by", "loss", "--smaller-is-better", "false", "-q", "-o", "worst")
+    assert (tmp_path / worst.strip() / "x").read_text() == "3"
+    assert (tmp_path / out("t", "download", "1/1", "--sort-by", "loss", "-o", "by").strip() / "x").exists()
+    assert "no checkpoint where 'speed'" in refused("t", "download", "1/1", "--sort-by", "speed")
+    out("e", "wait", "1", "--polling-interval", "1")
+
     assert "one of many" in refused("t", "kill", "1/1")
     assert "`stoker experiment archive 1`" in refused("e", "delete", "1", "--yes")
     assert "nothing to set" in refused("e", "set", "log-retention", "1", "30")
@@ -84,12 +93,24 @@ def test_what_det_could_do_with_an_experiment(home: Home, tmp_path: Path) -> Non
 def test_a_command_is_a_job(home: Home, tmp_path: Path) -> None:
     (tmp_path / "hello.py").write_text("import sys; print('hello', sys.argv[1:])\n")
 
-    ran = stoker(
-        "cmd", "run", "-c", ".", "--config", "resources.slots=0", "python3", "hello.py", "-n", "3", cwd=tmp_path
+    (tmp_path / "volume").mkdir()
+    (tmp_path / "settings.yaml").write_text("work_dir: null\nidle_timeout: 2h\nresources: {slots: 0}\n")
+    words = (
+        "-w",
+        "team",
+        "--config-file",
+        "settings.yaml",
+        "-v",
+        f"{tmp_path}/volume:in",
+        "python3 hello.py -n $PWD/in",
     )
 
+    ran = stoker("cmd", "run", "-c", ".", *words, cwd=tmp_path)
+
     assert ran.code == 0, ran.err
-    assert "hello ['-n', '3']" in ran.out
+    assert "hello ['-n', " in ran.out
+    assert "idle_timeout: 2h" in stoker("cmd", "config", "cmd_1", cwd=tmp_path).out
+    assert stoker("cmd", "ls", "-q", cwd=tmp_path).out == "cmd_1\n"
     assert "cmd_1" in stoker("command", "list", cwd=tmp_path).out
     failed = stoker("cmd", "run", "exit 3", cwd=tmp_path)
     assert failed.code == 1
@@ -97,13 +118,16 @@ def test_a_command_is_a_job(home: Home, tmp_path: Path) -> None:
     assert "cmd_3" in stoker("j", "list", cwd=tmp_path).out
     assert "priority 700" in stoker("j", "update", "cmd_3", "--priority", "700", cwd=tmp_path).out
     assert "Only its priority" in stoker("j", "update", "cmd_3", "--weight", "2", cwd=tmp_path).err
-    assert stoker("cmd", "kill", "cmd_3", cwd=tmp_path).out.strip() == "cmd_3"
+    assert "cmd_3" in stoker("cmd", "set", "priority", "cmd_3", "600", cwd=tmp_path).out
+    assert stoker("cmd", "kill", "-f", "none", "cmd_3", cwd=tmp_path).out.strip() == "cmd_3"
     assert "Which command?" in stoker("cmd", "run", cwd=tmp_path).err
     assert "cmd_3" in stoker("cmd", "describe", "cmd_3", cwd=tmp_path).out
     shell = stoker("shell", "start", "--", "echo $((6 * 7)); exit 3", cwd=tmp_path)
     assert shell.code == 3, shell.err
     assert shell.out.replace("\r", "").splitlines()[:2] == ["shell_1", "42"]
     assert stoker("shell", "open", "shell_1", "--", "true", cwd=tmp_path).code == 0
+    assert "There is no ssh" in stoker("shell", "show-ssh-command", "shell_1", "--", "-L80:x:80", cwd=tmp_path).err
+    assert "has not said its address" in stoker("notebook", "open", "shell_1", cwd=tmp_path).err
     stoker("shell", "kill", "shell_1", cwd=tmp_path)
     assert "has ended" in stoker("shell", "open", "shell_1", cwd=tmp_path).err
 
@@ -114,7 +138,8 @@ def test_what_stands_before_det_in_old_scripts_is_no_obstacle(home: Home, tmp_pa
     (code / "train.py").write_text("import determined; print('trial', determined.get_cluster_info().trial.hparams)")
     (code / "grid.yaml").write_text(textwrap.dedent(CONFIG))
     path = stoker("gcloud-shim", cwd=code).out
-    words = ["det -m host:80 user login bob", "det w create Team", "det e create grid.yaml . --local --test"]
+    words = ["det -m host:80 user login bob", "det w create Team", "project=$(det p list Team --json | tr -dc 0-9)"]
+    words += ['det e create --project_id "$project" grid.yaml . --local -t']
     ran = run(["sh", "-c", "\n".join([path, "set -e", *words])], cwd=code)
     assert ran.code == 0, ran.err
     assert ran.err.count("nothing to do here") == 2

@@ -42,7 +42,7 @@ def test_ranks_that_ask_for_nccl_have_gloo_where_there_is_no_gpu(tmp_path: Path,
     ran = follow_experiment(tmp_path / "code", {"train.py": TRAIN, "const.yaml": CONFIG})
 
     assert "backend gloo sum 3.0" in ran.out, ran.out + ran.err
-    assert "There is no pool 'a100s' here: it runs in pool 'local'." in ran.err
+    assert "There is no pool 'a100s' here: the job runs in pool 'local'." in ran.err
     assert "there is no GPU here for the nccl backend; gloo takes its place" in ran.out + ran.err
 
 

@@ -49,7 +49,7 @@ def test_tabular_torch_reports_by_hypertune_and_leaves_its_model(workplace: Path
     assert "Evaluate the model using the evaluation dataset" in there.lines
     assert (project / "there" / "model.pth").exists()
     assert "--master-image-uri" in there.err
-    assert "There is no pool us-central1 here" in there.err
+    assert "Region us-central1 is not a pool here" in there.err
     metrics = stoker("jobs", "metrics", "tabular_1", "--csv").out.splitlines()
     assert metrics[0] == "trial,run,group,step,time,test_loss"
     assert len(metrics) == 3  # both epochs, though hypertune's file holds only the last

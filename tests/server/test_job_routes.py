@@ -93,7 +93,10 @@ def test_unknown_pool_is_refused_with_the_pools_there_are(client: Client, store:
 
 
 def test_cloud_region_means_the_default_pool(client: Client) -> None:
-    assert client.submit(a_spec(pool="us-central1")).pool == "local"
+    job = client.submit(a_spec(pool="us-central1"))
+    assert job.pool == "local"
+    assert job.notes == ("Region us-central1 is not a pool here: the job runs in pool 'local'.",)
+    assert client.job(job.id).notes == ()
 
     plan = client.dry_run(a_spec("other", pool="europe-west1"))
     assert plan.pool == "local"

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stoker.cli import flags
 from stoker.cli.experiment_lookup import find_job
-from stoker.cli.output import ago, print_json, say, table
+from stoker.cli.output import ago, csv_lines, print_json, say, table
 from stoker.cli.parser import Arguments, Parser
 from stoker.errors import ConflictError, NotFoundError, UsageError
 
@@ -79,11 +80,35 @@ def show(found: "Sequence[CheckpointRecord]", arguments: Arguments) -> None:
         say("No checkpoints.")
         return
     now = time.time()
+    is_csv = getattr(arguments, "csv", False)
     rows = [
         [str(each.trial), str(each.step), _state(each), size(each.size_bytes), ago(each.time, now=now), uuid_of(each)]
         for each in found
     ]
-    print(table(["TRIAL", "STEP", "STATE", "SIZE", "SAVED", "UUID"], rows))
+    print((csv_lines if is_csv else table)(["TRIAL", "STEP", "STATE", "SIZE", "SAVED", "UUID"], rows))
+
+
+def add_sorting(command: Parser) -> None:
+    command.add_argument("--sort-by", metavar="METRIC", help="the best by this metric, and not by the search's")
+    command.add_argument(
+        "--smaller-is-better", type=flags.boolean, metavar="BOOL", help="of that metric: true unless given"
+    )
+
+
+def best_by(client: "Client", job: str, arguments: Arguments, *, trial: int | None = None) -> "list[CheckpointRecord]":
+    """The best by a metric first, as reported where each was saved. NotFoundError where none was."""
+    from stoker.compat.determined.sdk_checkpoint import order_of
+
+    metric = arguments.sort_by
+    order = order_of(metric, None, arguments.smaller_is_better, searcher=("", True))
+    points = [point for point in client.metrics(job) if metric in point.values]
+    known = {(point.trial, point.step) for point in points}
+    found = [
+        each for each in client.checkpoints(job) if trial in (None, each.trial) and (each.trial, each.step) in known
+    ]
+    if not found:
+        raise NotFoundError(f"{job} has no checkpoint where {metric!r} was reported.")
+    return order.apply(found, points)
 
 
 def describe(arguments: Arguments) -> None:

@@ -3,23 +3,20 @@
 import shlex
 import socket
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from stoker.cli.experiment_create import submit_numbered
-from stoker.cli.experiment_lookup import find_job
 from stoker.cli.old_times import with_old_times
-from stoker.cli.output import print_json, say
+from stoker.cli.output import say
 from stoker.cli.parser import Arguments, Parser
 from stoker.cli.search_config import add_config_flags, laid_over, out_of_container, tell, with_overrides
 from stoker.cli.shipment import Shipment, check_environment, look_at, pack_up
 from stoker.cli.startup_hook import with_startup_hook
+from stoker.cli.task_verbs import TASK, add_task_verbs
 from stoker.errors import UsageError
 from stoker.schema.dialects.reading import Values
-
-TASK = "task"  # the label by which each kind is listed
 
 
 def build(parser: Parser) -> None:
@@ -43,64 +40,11 @@ def add_task_flags(command: Parser) -> None:
     command.add_argument(
         "-i", "--include", action="append", default=[], metavar="PATH", help="ship this file or folder, too"
     )
+    command.add_argument(
+        "-v", "--volume", action="append", default=[], metavar="HOST:PATH", help="a folder of the host, linked at PATH"
+    )
+    command.add_argument("-w", "--workspace-name", metavar="X", help="accepted: there are no workspaces")
     command.add_argument("-d", "--detach", action="store_true", help="do not follow it: print its name and return")
-
-
-def add_task_verbs(parser: Parser, task: str) -> None:
-    """`list`, `logs` and `kill` of one kind of task."""
-
-    def list_(arguments: Arguments) -> None:
-        from stoker.cli.jobs import jobs_table
-        from stoker.client import connect
-
-        found = connect().jobs(label=f"{TASK}={task}", limit=100)
-        if arguments.json:
-            print_json(found)
-        elif found:
-            print(jobs_table(found, now=time.time()))
-        else:
-            say("None.")
-
-    def logs(arguments: Arguments) -> int:
-        from stoker.cli.logs import follow, logs
-        from stoker.client import connect
-
-        client = connect()
-        arguments.name = find_job(client, arguments.name)
-        return follow(client, arguments.name) if arguments.follow else logs(arguments)
-
-    def describe(arguments: Arguments) -> int | None:
-        from stoker.cli.main import run
-        from stoker.client import connect
-
-        name = find_job(connect(), arguments.name)
-        return run(["jobs", "describe", name, *(["--json"] if arguments.json else [])])
-
-    def kill(arguments: Arguments) -> None:
-        from stoker.client import connect
-
-        client = connect()
-        for given in arguments.names:
-            print(client.kill(find_job(client, given)).id)
-
-    command = parser.add_command(
-        "list", list_, help="list them, newest first", example=f"stoker {task} list", aliases=["ls"]
-    )
-    command.add_argument("-a", "--all", action="store_true", help="accepted: everybody's are listed")
-    command.add_argument("--json", action="store_true", help="print JSON")
-    from stoker.cli.logs import add_log_flags
-
-    command = parser.add_command("logs", logs, help="print its log", example=f"stoker {task} logs {task}_1 --tail 20")
-    command.add_argument("name", metavar="JOB", help="its name or number")
-    command.add_argument("--follow", "-f", action="store_true", help="go on until it has ended")
-    add_log_flags(command)
-    command = parser.add_command("kill", kill, help="end it at once", example=f"stoker {task} kill {task}_1")
-    command.add_argument("names", metavar="JOB", nargs="+", help="names or numbers")
-    command = parser.add_command(
-        "describe", describe, help="show its settings and how it stands", example=f"stoker {task} describe {task}_1"
-    )
-    command.add_argument("name", metavar="JOB", help="its name or number")
-    command.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(arguments: Arguments) -> int:
@@ -174,6 +118,10 @@ def _read(arguments: Arguments, entrypoint: str) -> Values:
     document: Values = {}
     for file in (arguments.template, arguments.config_file):
         document = laid_over(document, load(Path(file))) if file else document
+    volumes = [text.rsplit(":", 1) for text in arguments.volume]
+    mounts = [{"host_path": volume[0], "container_path": volume[-1]} for volume in volumes]
+    if mounts:
+        document = {**document, "bind_mounts": [*document.get("bind_mounts", ()), *mounts]}
     document = out_of_container({**with_overrides(document, arguments.overrides), "entrypoint": entrypoint})
     reading = read(document, source=arguments.config_file or "--config")
     tell(reading)

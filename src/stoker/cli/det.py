@@ -1,5 +1,7 @@
 """`stoker det …`, and `det …` by `stoker gcloud-shim`: Determined's command line, and what of it was its master's."""
 
+import getpass
+import json
 from collections.abc import Sequence
 
 from stoker.cli.output import say
@@ -30,6 +32,8 @@ _ANSWERED = {
     ("task", "list"): ["jobs", "list"],
     ("task", "logs"): ["jobs", "logs"],
 }
+# What Determined had of each before anybody made another.
+_ONLY = {"project": {"id": 1, "name": "Uncategorized"}, "workspace": {"id": 1, "name": "Uncategorized"}}
 _WHY_NOT = {
     "agent": "the machines are the pools': see `stoker cluster` and `stoker pools list`",
     "deploy": "the server starts by itself when it is needed",
@@ -59,6 +63,13 @@ def call(words: Sequence[str]) -> int:
     verb = "list" if verb == "ls" else verb
     if (noun, verb) in _ANSWERED:
         return run([*_ANSWERED[noun, verb], *rest[2:]])
+    if noun in _ONLY and verb in ("list", "describe"):
+        # Scripts look an id up, to hand it on with --project_id.
+        print(json.dumps([_ONLY[noun]]) if "--json" in rest else "  ".join(map(str, _ONLY[noun].values())))
+        return 0
+    if (noun, verb) == ("user", "whoami"):
+        print(f"You are logged in as user '{getpass.getuser()}'")
+        return 0
     if verb in _NOTHING_TO_DO.get(noun, ()):
         say(f"det {noun} {verb}: nothing to do here: {_WHY_NOT[noun]}.")
         return 0

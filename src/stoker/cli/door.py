@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from stoker.cli.output import say
 from stoker.cli.shipment import Shipment
 from stoker.connection import API, Connection
 from stoker.errors import ConflictError, NotFoundError, ServerError
@@ -35,6 +36,8 @@ class Door:
             with file.open("rb") as body:
                 self._connection.request("PUT", route, body=body)
         job: dict[str, Any] = self._connection.request("POST", f"{API}/jobs", json=shipment.values)
+        for note in job.get("notes", ()):
+            say(note)
         return job
 
     def _missing(self, shipment: Shipment) -> dict[str, Path]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from stoker.cli import experiment_create, experiment_keeping, flags, logs
 from stoker.cli.experiment_lookup import all_trials, find_job, trial_of
-from stoker.cli.output import STATE_COLOURS, ago, duration, paint, print_json, say, table
+from stoker.cli.output import STATE_COLOURS, ago, csv_lines, duration, paint, print_json, say, table
 from stoker.cli.parser import Arguments, Command, Parser
 from stoker.errors import NotFoundError, UsageError
 
@@ -29,11 +29,17 @@ def build(parser: Parser) -> None:
 
 def _build_reading(parser: Parser) -> None:
     command = parser.add_command(
-        "list", list_experiments, help="list experiments, newest first", example="stoker experiment list --limit 5"
+        "list",
+        list_experiments,
+        help="list experiments, newest first",
+        example="stoker experiment list --limit 5",
+        aliases=("ls",),
     )
     command.add_argument("--state", action="append", type=str.upper, metavar="STATE", help="may be given several times")
     command.add_argument("--limit", type=flags.positive, default=20, metavar="N", help="at most so many (20)")
     command.add_argument("-a", "--all", action="store_true", help="archived ones, too")
+    command.add_argument("--show_project", "--show-project", action="store_true", help="accepted: there are none")
+    command.add_argument("--csv", action="store_true", help="print CSV")
     command.add_argument("--json", action="store_true", help="print JSON")
 
     command = _reader(
@@ -52,8 +58,9 @@ def _build_reading(parser: Parser) -> None:
         trials,
         help="list an experiment's trials",
         example="stoker experiment trials mnist_1 --sort best --limit 5",
-        aliases=("list-trials",),
+        aliases=("list-trials", "lt"),
     )
+    command.add_argument("--csv", action="store_true", help="print CSV: all trials, as `stoker experiment export` does")
     command.add_argument(
         "--sort", default="number", metavar="METRIC", help="number, newest, best, or a metric; ~METRIC turns it round"
     )
@@ -98,12 +105,18 @@ def _build_watching(parser: Parser) -> None:
     )
     _add_names(command)
     command.add_argument("--timeout", type=flags.seconds, metavar="TIME", help="wait no longer: 90s, 10m, 2h")
+    command.add_argument("--polling-interval", metavar="S", help="accepted: it ends at once")
 
 
 def _build_steering(parser: Parser) -> None:
     steering: list[tuple[str, Command, str, tuple[str, ...]]] = [
         ("pause", pause, "stop the running trials so that they can go on later, and start no more", ()),
-        ("activate", activate, "let a paused experiment go on; trials go on from their checkpoints", ("resume",)),
+        (
+            "activate",
+            activate,
+            "let a paused experiment go on; trials go on from their checkpoints",
+            ("resume", "unpause"),
+        ),
         ("cancel", cancel, "end experiments: trials get the job's grace to save and leave, then are killed", ()),
         ("kill", kill, "end experiments at once: trials get no time to save", ()),
     ]
@@ -150,13 +163,13 @@ def list_experiments(arguments: Arguments) -> None:
     found = list(_experiments(client, states=arguments.state or (), limit=arguments.limit, archived=arguments.all))
     if arguments.json:
         print_json([status for _, status in found])
-    elif found:
-        print(experiments_table(found, now=time.time()))
+    elif found or arguments.csv:
+        print(experiments_table(found, now=time.time(), as_csv=arguments.csv))
     else:
         say("No experiments. Create one with `stoker experiment create CONFIG DIR`.")
 
 
-def experiments_table(found: "Sequence[tuple[JobSummary, SearchStatus]]", *, now: float) -> str:
+def experiments_table(found: "Sequence[tuple[JobSummary, SearchStatus]]", *, now: float, as_csv: bool = False) -> str:
     rows = []
     for job, status in found:
         first = status.best[0].objective if status.best else None
@@ -167,7 +180,7 @@ def experiments_table(found: "Sequence[tuple[JobSummary, SearchStatus]]", *, now
         rows.append([job.id, job.state.value, str(job.number), how, made, best_, ago(job.created, now=now), took])
     colours = [STATE_COLOURS.get(job.state.value) for job, _ in found]
     head = ["EXPERIMENT", "STATE", "NUMBER", "SEARCH", "TRIALS", "BEST", "CREATED", "DURATION"]
-    return table(head, rows, colours=colours)
+    return csv_lines(head, rows) if as_csv else table(head, rows, colours=colours)
 
 
 def describe(arguments: Arguments) -> None:
@@ -196,6 +209,9 @@ def trials(arguments: Arguments) -> None:
 
     client = connect()
     name = find_job(client, arguments.name)
+    if arguments.csv:
+        arguments.format, arguments.output = "csv", "-"
+        return export(arguments)
     objectives = [objective.metric for objective in client.search(name, best=1).objectives]
     by = arguments.sort
     metric = None if by in ("number", "newest", "best") else by.removeprefix("~")

@@ -16,6 +16,7 @@ from stoker.cli.search_config import (
     add_config_flags,
     add_override_flag,
     load_config,
+    overrides_of,
     read_search,
     tell,
     with_overrides,
@@ -49,9 +50,14 @@ def build(parser: Parser) -> None:
     )
     add_config_flags(command)
     _add_afterwards(command)
+    command.add_argument("--project_id", "--project-id", metavar="N", help="accepted: there are no projects")
     trying = command.add_argument_group("trying it out")
     trying.add_argument(
-        "--test", "--test-mode", action="store_true", help="one trial; a trial class trains and validates one batch"
+        "-t",
+        "--test",
+        "--test-mode",
+        action="store_true",
+        help="one trial; a trial class trains and validates one batch",
     )
     trying.add_argument("--local", action="store_true", help="follow it: jobs of the local pool run on this machine")
     trying.add_argument(
@@ -76,6 +82,7 @@ def build(parser: Parser) -> None:
     )
     command.add_argument("name", metavar="JOB", help="the experiment's name or number; it has ended")
     add_override_flag(command)
+    command.add_argument("--config-file", metavar="FILE", help="a file with such settings")
     _add_afterwards(command)
 
 
@@ -155,7 +162,8 @@ def continue_(arguments: Arguments) -> int:
             f"Experiment {source.id} is {source.state}: only one that has ended is continued."
             f" A paused one goes on with `stoker experiment activate {source.id}`."
         )
-    values = forked(source, arguments.overrides)
+    in_file = overrides_of(load_config(Path(arguments.config_file))) if arguments.config_file else []
+    values = forked(source, [*in_file, *arguments.overrides])
     values["search"] = {**values["search"], **_continuation(client, source)}
     job = submit_numbered(Shipment(values, None, ()), base_of(source), home=home)
     return _afterwards(arguments, job, home=home)
@@ -245,8 +253,6 @@ def _afterwards(arguments: Arguments, job: dict[str, Any], *, home: "Home") -> i
         job = connect(home).pause(name).model_dump(mode="json")
     print(json.dumps(job, indent=2) if arguments.json else name)
     say(f"Experiment [{name}] created (number {job['number']}).")
-    if (asked := job["spec"].get("pool")) not in (None, job["pool"]):
-        say(f"There is no pool {asked!r} here: it runs in pool {job['pool']!r}.")
     if arguments.follow_first_trial and not arguments.paused:
         from stoker.cli.trial import follow_trial
 

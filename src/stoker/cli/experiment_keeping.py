@@ -54,8 +54,10 @@ def _build_reading(parser: Parser) -> None:
         list_checkpoints,
         help="list an experiment's checkpoints",
         example="stoker experiment list-checkpoints mnist_1 --best 3",
+        aliases=("lc",),
     )
     _add_name(command)
+    command.add_argument("--csv", action="store_true", help="print CSV")
     command.add_argument("--best", type=flags.positive, metavar="N", help="of the N best trials, the best first")
     command.add_argument("--json", action="store_true", help="print JSON")
 
@@ -67,6 +69,8 @@ def _build_reading(parser: Parser) -> None:
     )
     _add_name(command)
     command.add_argument("--top-n", type=flags.positive, default=1, metavar="N", help="so many (1)")
+    checkpoint.add_sorting(command)
+    command.add_argument("-q", "--quiet", action="store_true", help="print the folders alone (that is so anyway)")
     command.add_argument("-o", "--output-dir", default="checkpoints", metavar="DIR", help="where to (checkpoints)")
 
     command = parser.add_command(
@@ -147,7 +151,10 @@ def download(arguments: Arguments) -> None:
 
     client = connect()
     name = find_job(client, arguments.name)
-    found = best_checkpoints(client, name, arguments.top_n)
+    if arguments.sort_by:
+        found = checkpoint.best_by(client, name, arguments)[: arguments.top_n]
+    else:
+        found = best_checkpoints(client, name, arguments.top_n)
     if not found:
         raise NotFoundError(f"{name} has no checkpoint of a trial that reported the searched metric.")
     for record in found:

@@ -51,7 +51,7 @@ def build(parser: Parser) -> None:
         "update", update, help="change a job's priority", example="stoker job update mnist_1 --priority 500"
     )
     command.add_argument("name", metavar="JOB", help="its name or number")
-    command.add_argument("--priority", type=flags.whole, metavar="N", help="0 to 1000, larger first")
+    command.add_argument("-p", "--priority", type=flags.whole, metavar="N", help="0 to 1000, larger first")
     for flag in ("--weight", "--resource-pool", "--ahead-of", "--behind-of"):
         command.add_argument(flag, metavar="X", help="refused: a job stays in its pool, and the queue goes by priority")
 

@@ -25,7 +25,7 @@ def add_log_flags(parser: Parser) -> None:
     which.add_argument("--tail", type=flags.whole, metavar="N", help="only the last N lines (then those that follow)")
     which.add_argument("--replica", metavar="NAME", help="of one process: chief-0, worker-1, ps-0, supervisor")
     which.add_argument("--task-name", metavar="TASK", help="the same in gcloud's words: master-replica-0")
-    which.add_argument("--rank", type=flags.whole, metavar="N", help="of the process with this rank")
+    which.add_argument("--rank", "--rank-id", type=flags.whole, metavar="N", help="of the process with this rank")
     which.add_argument("--level", type=str.upper, metavar="LEVEL", help="of this level or worse, like WARNING")
     which.add_argument("--text", metavar="TEXT", help="that contain TEXT")
     which.add_argument("--regex", metavar="PATTERN", help="that match PATTERN")

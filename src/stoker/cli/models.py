@@ -21,7 +21,11 @@ def build(parser: Parser) -> None:
 
 
 def _build_models(parser: Parser) -> None:
-    command = parser.add_command("list", list_models, help="list the models", example="stoker models list")
+    command = parser.add_command(
+        "list", list_models, help="list the models", example="stoker models list", aliases=("ls",)
+    )
+    for flag in ("--sort-by", "--order-by", "--workspace-names"):
+        command.add_argument(flag, metavar="X", help="accepted: they are sorted by name")
     _add_output(command)
 
     command = parser.add_command(

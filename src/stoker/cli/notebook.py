@@ -2,9 +2,10 @@
 
 import shlex
 
-from stoker.cli.cmd import add_task_flags, add_task_verbs, free_port, submit_task
+from stoker.cli.cmd import add_task_flags, free_port, submit_task
 from stoker.cli.output import say
 from stoker.cli.parser import Arguments, Parser
+from stoker.cli.task_verbs import add_open, add_task_verbs
 
 
 def build(parser: Parser) -> None:
@@ -17,6 +18,7 @@ def build(parser: Parser) -> None:
     add_task_flags(command)
     command.add_argument("--no-browser", action="store_true", help="accepted: none is opened")
     add_task_verbs(parser, "notebook")
+    add_open(parser, "notebook")
 
 
 def start(arguments: Arguments) -> None:

@@ -1,5 +1,6 @@
 """How things look on a terminal: colours, tables, times. Results go to stdout, talk to stderr."""
 
+import io
 import json
 import os
 import sys
@@ -55,6 +56,14 @@ def print_json(value: "BaseModel | Sequence[BaseModel]") -> None:
     else:
         plain = value.model_dump(mode="json")
     print(json.dumps(plain, indent=2))
+
+
+def csv_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    import csv
+
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([head, *rows])
+    return text.getvalue().rstrip("\n")
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, colours: Sequence[str | None] = ()) -> str:

@@ -75,6 +75,17 @@ def out_of_container(document: Values) -> Values:
     return found.document
 
 
+def overrides_of(document: Mapping[str, Any], *above: str) -> list[Override]:
+    """A file's fields as overrides, each for itself; what has a type or a name stands for itself alone."""
+    found: list[Override] = []
+    for name, value in document.items():
+        if isinstance(value, Mapping) and value and not {"type", "name"} & set(value):
+            found += overrides_of(value, *above, str(name))
+        else:
+            found.append(Override((*above, str(name)), value))
+    return found
+
+
 def with_overrides(document: Mapping[str, Any], overrides: Sequence[Override]) -> Values:
     """UsageError where a field is to be set below one that has no fields."""
     changed = dict(document)

@@ -16,10 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stoker.cli.cmd import add_task_flags, add_task_verbs, submit_task
+from stoker.cli.cmd import add_task_flags, submit_task
 from stoker.cli.experiment_lookup import all_trials, find_job
 from stoker.cli.output import say
 from stoker.cli.parser import Arguments, Parser
+from stoker.cli.task_verbs import add_task_verbs
 from stoker.errors import StokerError, UsageError
 
 if TYPE_CHECKING:
@@ -46,6 +47,16 @@ def build(parser: Parser) -> None:
         user_args=True,
     )
     command.add_argument("name", metavar="JOB", help="its name or number")
+    command.add_argument("--show-ssh-command", action="store_true", help="accepted: there is no ssh")
+    command = parser.add_command(
+        "show-ssh-command",
+        show_ssh_command,
+        help="refused: there is no ssh",
+        example="stoker shell show-ssh-command shell_1",
+        aliases=("show_ssh_command",),
+        user_args=True,
+    )
+    command.add_argument("name", metavar="JOB", help="its name or number")
     add_task_verbs(parser, "shell")
 
 
@@ -68,8 +79,17 @@ def open_(arguments: Arguments) -> int:
     return _enter(_address(client, find_job(client, arguments.name)), _command(arguments))
 
 
+def show_ssh_command(arguments: Arguments) -> None:
+    name = arguments.name
+    raise UsageError(f"There is no ssh to a shell: it is on this machine. Go in with `stoker shell open {name}`.")
+
+
 def _command(arguments: Arguments) -> str:
+    """What to run there. Options in front are ssh's, which forwarded ports; here they are the machine's own."""
     words: tuple[str, ...] = arguments.user_args or ()
+    if words and words[0].startswith("-"):
+        say(f"Without meaning here, and ignored: {' '.join(words)}. There is no ssh, and ports are this machine's.")
+        words = ()
     return words[0] if len(words) == 1 else shlex.join(words)
 
 

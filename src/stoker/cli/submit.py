@@ -159,7 +159,7 @@ def _submit(arguments: Arguments, values: Values, code: Code | None, packages: t
                 stack.enter_context(writable(Path(job_dir)))
             _stage(arguments, shipment, code, home=home)
             job = Door(home).submit(shipment)
-    tell_submitted(arguments, job, asked_pool=values.get("pool"))
+    tell_submitted(arguments, job)
     if not arguments.stream_logs:
         return 0
     from stoker.cli.logs import follow
@@ -180,12 +180,10 @@ def _stage(arguments: Arguments, shipment: Shipment, code: Code | None, *, home:
         say(f"Staged {url}.")
 
 
-def tell_submitted(arguments: Arguments, job: dict[str, Any], *, asked_pool: str | None) -> None:
+def tell_submitted(arguments: Arguments, job: dict[str, Any]) -> None:
     """What gcloud said, on the streams where it said it."""
     name = job["id"]
     say(f"Job [{name}] submitted successfully.")
-    if asked_pool not in (None, job["pool"]):
-        say(f"There is no pool {asked_pool} here: the job runs in pool {job['pool']}.")
     if arguments.stream_logs:
         return
     say(f"Your job is active. See how it stands with\n\n  $ stoker jobs describe {name}\n")

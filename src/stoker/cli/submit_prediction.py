@@ -93,7 +93,7 @@ def submit_prediction(arguments: Arguments) -> int:
         print(json.dumps(Door(home).dry_run(shipment), indent=2))
         return 0
     job = Door(home).submit(shipment)
-    tell_submitted(arguments, job, asked_pool=None)
+    tell_submitted(arguments, job)
     if not arguments.stream_logs:
         return 0
     from stoker.cli.logs import follow

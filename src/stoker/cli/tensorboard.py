@@ -3,10 +3,11 @@
 import shlex
 from pathlib import Path
 
-from stoker.cli.cmd import add_task_flags, add_task_verbs, free_port, submit_task
+from stoker.cli.cmd import add_task_flags, free_port, submit_task
 from stoker.cli.experiment_lookup import all_trials, find_job, find_trial
 from stoker.cli.output import say
 from stoker.cli.parser import Arguments, Parser
+from stoker.cli.task_verbs import add_open, add_task_verbs
 from stoker.errors import NotFoundError, UsageError
 
 
@@ -22,6 +23,7 @@ def build(parser: Parser) -> None:
     command.add_argument("--no-browser", action="store_true", help="accepted: none is opened")
     add_task_flags(command)
     add_task_verbs(parser, "tensorboard")
+    add_open(parser, "tensorboard")
 
 
 def start(arguments: Arguments) -> None:

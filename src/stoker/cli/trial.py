@@ -26,7 +26,9 @@ def build(parser: Parser) -> None:
         "describe", describe, help="say all about a trial", example="stoker trial describe mnist_1/3 --metrics"
     )
     _add_trial(command)
-    command.add_argument("--metrics", action="store_true", help="the course of all that it reported, too")
+    command.add_argument(
+        "--metrics", "--metrics-summary", action="store_true", help="the course of all that it reported, too"
+    )
     command.add_argument("--json", action="store_true", help="print JSON")
 
     command = parser.add_command(
@@ -47,6 +49,8 @@ def build(parser: Parser) -> None:
     which.add_argument("--latest", action="store_true", help="the newest (that is the default)")
     which.add_argument("--best", action="store_true", help="the one saved where the search's metric was best")
     which.add_argument("--uuid", metavar="UUID", help="this one of its checkpoints")
+    checkpoint.add_sorting(command)
+    command.add_argument("-q", "--quiet", action="store_true", help="print the folder alone (that is so anyway)")
     checkpoint.add_output(command)
 
     command = parser.add_command(
@@ -134,6 +138,8 @@ def download(arguments: Arguments) -> None:
         checkpoint.check_is_free(Path(arguments.output))
     if arguments.uuid:
         path: str | None = _by_uuid(client, job, trial, arguments.uuid)
+    elif arguments.sort_by:
+        path = checkpoint.best_by(client, job, arguments, trial=trial.number)[0].path
     else:
         path = _best_checkpoint(client, job, trial) if arguments.best else trial.latest_checkpoint
     if path is None:

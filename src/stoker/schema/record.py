@@ -85,6 +85,7 @@ class Job(JobSummary):
     intent: Intent
     spec: JobSpec
     trials: tuple[Trial, ...]
+    notes: tuple[str, ...] = ()  # in the answer to its submission: what is not literally as it was asked for
 
 
 class JobTrial(Trial):
