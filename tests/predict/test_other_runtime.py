@@ -6,19 +6,22 @@ import os
 import signal
 import struct
 import subprocess
+import sys
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from stoker.cli.main import main
-from stoker.errors import InstanceError, StokerError, UsageError
+from stoker.errors import ConfigError, InstanceError, StokerError, UsageError
 from stoker.home import Home
 from stoker.packaging import runtimes
 from stoker.packaging.environment import prepare
 from stoker.packaging.runtimes import choose
 from stoker.predict import other_runtime
 from stoker.predict.loading import MadeOn, load
+from stoker.predict.other_tensorflow import RemoteSavedModel
 from stoker.schema.bundle import ModelCard
 
 # What pickle writes of an estimator whose module has moved since.
@@ -65,6 +68,74 @@ def test_a_booster_of_the_old_format_is_told_from_what_is_none(
     (tmp_path / "model.bst").write_bytes(data)
     found = other_runtime.wanted(tmp_path, card("xgboost"), runtime=runtime)
     assert (None if found is None else found.requirements[0]) == first
+
+
+# What is asked of TensorFlow, of a model that joins a name to twice a number.
+TENSORFLOW = """
+import types
+
+class Kind:
+    is_floating = is_integer = False
+
+string, bool, floating = Kind(), Kind(), Kind()
+floating.is_floating = True
+
+class Array(list):
+    numpy = tolist = lambda self: self
+
+def spec(kind, *shape):
+    rank = types.SimpleNamespace(rank=len(shape), as_list=lambda: list(shape))
+    return types.SimpleNamespace(dtype=kind, shape=rank)
+
+def constant(value, dtype):
+    return value
+
+class Function:
+    structured_input_signature = ((), {"name": spec(string, None), "number": spec(floating, None, 1)})
+
+    def __call__(self, name, number):
+        if any(row[0] < 0 for row in number):
+            raise ValueError("it is negative")
+        return {"both": Array([one + b"!" for one in name]), "twice": Array([[row[0] * 2] for row in number])}
+
+def load(folder):
+    return types.SimpleNamespace(signatures={"serving_default": Function()})
+
+saved_model = types.SimpleNamespace(load=load)
+"""
+
+
+@pytest.mark.slow
+def test_a_saved_model_is_called_where_there_is_tensorflow(tmp_path: Path) -> None:
+    (tmp_path / "tensorflow.py").write_text(TENSORFLOW)
+    script = Path(other_runtime.__file__).parent / "provided" / "stoker_old_model.py"
+
+    def model(*signature: str) -> RemoteSavedModel:
+        words = [sys.executable, str(script), str(tmp_path), "tensorflow", *signature]
+        process = other_runtime.Process(words, {"PYTHONPATH": str(tmp_path)})
+        return RemoteSavedModel(process, card("tensorflow"), tmp_path)
+
+    found = model()
+
+    assert [(one.name, one.dtype, one.shape) for one in found.card.signature.inputs] == [
+        ("name", "bytes", ()),
+        ("number", "float", (1,)),
+    ]
+    instances = [{"name": "a", "number": [1.5]}, {"name": {"b64": "Yg=="}, "number": [2]}]
+    assert found.predict(instances) == [{"both": "a!", "twice": [3.0]}, {"both": "b!", "twice": [4.0]}]
+    with pytest.raises(InstanceError, match="instance 1"):
+        found.predict([{"name": "a", "number": [1]}, {"name": "a", "number": [-1]}])
+    with pytest.raises(ConfigError, match="no signature 'other'. There are: serving_default"):
+        model("other")
+
+
+@pytest.mark.skipif(find_spec("tensorflow") is not None, reason="TensorFlow is installed")
+def test_a_saved_model_of_a_runtime_version_wants_tensorflow(tmp_path: Path) -> None:
+    found = other_runtime.wanted(tmp_path, card("tensorflow"), runtime="2.3")
+
+    assert found is not None
+    assert found.requirements[0].startswith("tensorflow")
+    assert other_runtime.wanted(tmp_path, card("tensorflow")) is None
 
 
 def test_without_such_a_python_the_release_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

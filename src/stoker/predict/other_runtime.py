@@ -33,7 +33,8 @@ _NEWEST_PYTHON = (((0, 22), 7), ((0, 24), 8), ((1, 0), 9), ((1, 1), 10), ((1, 3)
 _OLDEST_PYTHON = 7
 _OF_RUNTIME_1 = "0.90"  # XGBoost in AI Platform's runtimes before 2
 _LAST_OF_OLD_FORMAT = "1.7.6"  # the XGBoost that reads the binary format of all before it, and runs on any Python
-_ABOUT_INPUT = ("ValueError", "TypeError", "LookupError", "ArithmeticError")
+_READS_ALL_BEFORE = ("tensorflow<2.16", "numpy<2")  # TensorFlow's own SavedModels, of 1 and of 2
+_ABOUT_INPUT = ("ValueError", "TypeError", "LookupError", "ArithmeticError", "OpError")
 
 Say = Callable[[str], None]
 
@@ -65,8 +66,11 @@ class OtherRuntime:
 def wanted(folder: Path, card: ModelCard, *, runtime: str | None = None) -> OtherRuntime | None:
     """What made the model, where that is not what is installed here; None where it is, or nothing tells.
 
-    `runtime` is AI Platform's runtime version, which tells of XGBoost's own files.
+    `runtime` is AI Platform's runtime version, which tells of XGBoost's own files; with it, a SavedModel is called in a
+    process that has TensorFlow, if there is none here.
     """
+    if card.framework == "tensorflow" and runtime is not None and _installed("tensorflow") is None:
+        return OtherRuntime(_READS_ALL_BEFORE, 11)
     if card.framework not in ("sklearn", "xgboost"):
         return None
     pickle = next((folder / name for name in _PICKLES if (folder / name).is_file()), None)
@@ -124,7 +128,19 @@ def load(
     kind = estimator if re.fullmatch(r"XGB\w+", estimator) else card.framework
     code = folder.resolve() / "code"
     variables = {**prepared.variables, **({"PYTHONPATH": str(code)} if code.is_dir() else {})}
-    process = _Process([str(prepared.python), str(_SCRIPT), str(folder.resolve()), kind], variables)
+    words = [
+        str(prepared.python),
+        str(_SCRIPT),
+        str(folder.resolve()),
+        kind,
+        *([signature_name] if signature_name else []),
+    ]
+    process = Process(words, variables)
+    if card.framework == "tensorflow":
+        variables.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        from stoker.predict.other_tensorflow import RemoteSavedModel  # noqa: PLC0415  as above
+
+        return RemoteSavedModel(process, card, folder)
     return _predictor(RemoteModel(process, folder), card, signature_name)
 
 
@@ -144,7 +160,7 @@ def _predictor(model: "RemoteModel", card: ModelCard, signature_name: str | None
 class RemoteModel:
     """An estimator that is elsewhere, as far as the loaders ask for one."""
 
-    def __init__(self, process: "_Process", folder: Path) -> None:
+    def __init__(self, process: "Process", folder: Path) -> None:
         self._process = process
         said = process.start()
         if "error" in said:
@@ -175,7 +191,7 @@ class RemoteModel:
         return lambda rows: self.call(name, rows)
 
 
-class _Process:
+class Process:
     """The process, and the words that go to and fro. One question at a time; one that has died is started again."""
 
     def __init__(self, words: list[str], variables: dict[str, str]) -> None:

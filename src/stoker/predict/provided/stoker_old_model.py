@@ -1,8 +1,10 @@
 """Holds one model in a process of its own Python, for a stoker whose libraries are others; runs from Python 3.7 on.
 
-Messages are a line of JSON each, and the bytes of an array after it where the line says so. `python THIS FOLDER KIND`.
+Messages are a line of JSON each, and the bytes of an array after it where the line says so. `python THIS FOLDER KIND
+[SIGNATURE]`.
 """
 
+import base64
 import importlib
 import json
 import os
@@ -38,7 +40,55 @@ def main() -> None:
             _say(out, {"error": kinds[0], "kinds": kinds, "message": str(error)})
 
 
+class _SavedModel:
+    """TensorFlow's, by one of its signatures."""
+
+    def __init__(self, folder: str, wanted: str) -> None:
+        import tensorflow  # noqa: PLC0415
+
+        self._tensorflow = tensorflow
+        self._model = tensorflow.saved_model.load(folder)  # it owns the variables
+        names = sorted(name for name in self._model.signatures if not name.startswith("__"))
+        default = "serving_default" if "serving_default" in names else (names or ["none"])[0]
+        if (wanted or default) not in names:
+            raise ValueError(f"it has no signature {wanted or default!r}. There are: {', '.join(names) or 'none'}")
+        self._function = self._model.signatures[wanted or default]
+        self._specs = dict(self._function.structured_input_signature[1])
+
+    def inputs(self) -> list:  # type: ignore[type-arg]
+        return [{"name": name, "dtype": self._dtype(spec), "shape": _shape(spec)} for name, spec in self._specs.items()]
+
+    def _dtype(self, spec: Any) -> str:
+        if spec.dtype == self._tensorflow.string:
+            return "bytes"
+        if spec.dtype == self._tensorflow.bool:
+            return "boolean"
+        return "float" if spec.dtype.is_floating else "integer" if spec.dtype.is_integer else "any"
+
+    def predict(self, rows: Any) -> _Words:
+        given = {name: self._tensorflow.constant(_as_bytes(value), self._specs[name].dtype) for name, value in rows}
+        return {name: _as_text(value.numpy().tolist()) for name, value in self._function(**given).items()}
+
+
+def _shape(spec: Any) -> Any:
+    return None if spec.shape.rank is None else spec.shape.as_list()[1:]
+
+
+def _as_bytes(value: Any) -> Any:
+    if isinstance(value, dict):
+        return base64.b64decode(value["b64"])
+    return [_as_bytes(item) for item in value] if isinstance(value, list) else value
+
+
+def _as_text(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return [_as_text(item) for item in value] if isinstance(value, list) else value
+
+
 def _load(folder: str, kind: str) -> Any:
+    if kind == "tensorflow":
+        return _SavedModel(folder, (sys.argv[3:] or [""])[0])
     path = next((os.path.join(folder, name) for name in _PICKLES if os.path.isfile(os.path.join(folder, name))), None)
     if path is not None:
         with open(path, "rb") as file:
@@ -54,6 +104,8 @@ def _load(folder: str, kind: str) -> Any:
 
 
 def _described(model: Any) -> _Words:
+    if isinstance(model, _SavedModel):
+        return {"inputs": model.inputs()}
     found: _Words = {"class": type(model).__name__}
     found["methods"] = [name for name in _METHODS if hasattr(model, name)]
     classes = getattr(model, "classes_", None)
@@ -87,6 +139,8 @@ def _width(model: Any) -> Any:
 
 
 def _called(model: Any, asked: _Words) -> Any:
+    if isinstance(model, _SavedModel):
+        return model.predict(asked["rows"])
     if "rows" in asked:
         rows = asked["rows"]
     else:
@@ -104,6 +158,9 @@ def _called(model: Any, asked: _Words) -> Any:
 
 
 def _answer(out: BinaryIO, found: Any) -> None:
+    if isinstance(found, dict):
+        _say(out, {"values": found})
+        return
     found = found.toarray() if hasattr(found, "toarray") else numpy.asarray(found)
     if found.dtype.kind not in "fiub":
         _say(out, {"values": found.tolist()})
