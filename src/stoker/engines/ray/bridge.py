@@ -23,6 +23,7 @@ logger = logging.getLogger("stoker.engines.ray.bridge")
 
 _IDLE_S = 60.0
 _REACH_S = 5.0
+_LOOK_S = 1.0
 _TELL_S = 0.5
 _TROUBLE_S = 3.0
 _CONNECT_S = 60.0
@@ -112,6 +113,7 @@ class _Bridge:
         name = request.pop("call")
         assert name in calls, name
         try:
+            _check_head(self._settings["address"])
             return {"answer": getattr(cluster, name)(**request)}
         except Exception as error:  # noqa: BLE001 -- as above
             logger.exception("%s", name)
@@ -122,9 +124,8 @@ class _Bridge:
 def connect(home: Path, settings: Mapping[str, Any]) -> "Cluster":
     """Connect this process to the cluster; the versions are compared by Ray as it does so."""
     address = settings["address"]
-    host, _, port = address.removeprefix("ray://").rpartition(":")
     # First, because Ray itself goes on trying for a minute.
-    socket.create_connection((host, int(port)), timeout=_REACH_S).close()
+    socket.create_connection(_place(address), timeout=_REACH_S).close()
     if "RAY_AUTH_MODE" not in os.environ and _has_token():
         # So does `ray start` itself, unasked; a cluster without tokens takes us in all the same.
         os.environ["RAY_AUTH_MODE"] = "token"
@@ -134,6 +135,24 @@ def connect(home: Path, settings: Mapping[str, Any]) -> "Cluster":
 
     ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.WARNING)
     return Cluster(home, settings=settings)
+
+
+def _place(address: str) -> tuple[str, int]:
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    return host, int(port)
+
+
+def _check_head(address: str) -> None:
+    """Raise if nobody listens there any more: Ray's own calls would hang for a minute, and all that wait for them.
+
+    Only a refusal counts: a head that does not answer may be cut off for a while, or busy.
+    """
+    try:
+        socket.create_connection(_place(address), timeout=_LOOK_S).close()
+    except ConnectionRefusedError:
+        raise
+    except OSError:
+        pass
 
 
 def _has_token() -> bool:
