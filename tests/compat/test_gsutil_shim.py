@@ -129,3 +129,13 @@ def test_code_in_a_job_finds_a_gsutil(folder: Path, tmp_path: Path, monkeypatch:
 
     assert (done.returncode, done.stdout) == (0, "data/train.csv\n"), done.stderr
     assert (home.root / "buckets" / "bkt" / "x" / "train.csv").is_file()
+
+
+@pytest.mark.parametrize("line", ["ls", "ls gs://"])
+def test_buckets_are_listed(line: str, capsys: Captured) -> None:
+    gsutil("cp data/train.csv gs://mine/")
+    capsys.readouterr()
+
+    assert gsutil(line) == 0
+
+    assert capsys.readouterr().out.split() == ["gs://mine/"]

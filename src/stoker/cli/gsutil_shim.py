@@ -181,7 +181,7 @@ def _stream(storage: "Storage", sources: Sequence[str], target: str) -> int:
 
 
 def _ls(storage: "Storage", words: Words) -> None:
-    if not words.urls:
+    if list(words.urls) in ([], ["gs://"]):
         print("".join(f"gs://{name}/\n" for name in storage.buckets.names("gs")), end="")
         return
     found: list[Listed] = []
