@@ -230,3 +230,12 @@ def test_command_of_a_job_file_runs_in_place_of_the_images(
 
     assert "args ['--epochs', '3']" in ran.out, ran.err
     assert "ignored" not in ran.err
+
+
+def test_requirements_of_a_dockerfile_are_read_as_others_are(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("six>=1.0.0<1.17  # of then\n\n# none\n-f https://example.org\n")
+    (tmp_path / "Dockerfile").write_text('FROM python:3.7\nRUN pip install "tqdm>=4<5" -r requirements.txt\n')
+
+    found = read_dockerfile(tmp_path / "Dockerfile", context=tmp_path)
+
+    assert found.requirements == ("tqdm>=4,<5", "six>=1.0.0,<1.17")

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from stoker.packaging.requirements import as_of_today, without_comment
 from stoker.schema.dialects.reading import Values
 
 PIP = re.compile(r"(?:pip3?|python3?\s+-m\s+pip)\s+install\s+([^&|;]+)")
@@ -110,14 +111,13 @@ def pip_packages(text: str, *, beside: Path, context: Path | None = None) -> lis
             name = next(words, "").lstrip("./").rsplit("/", 1)[-1]
             file = next((at / name for at in (beside, context or beside) if (at / name).is_file()), None)
             if file is not None:
-                found += [
-                    line.strip() for line in file.read_text().splitlines() if line.strip() and line[0] not in "#-"
-                ]
+                lines = map(without_comment, file.read_text(encoding="utf-8", errors="replace").splitlines())
+                found += [line for line in lines if line and not line.startswith("-")]
         elif word in _VALUED:
             next(words, None)
         elif not word.startswith(("-", "/")) and word not in (".", "./") and "$" not in word:
             found.append(word)
-    return [line for line in found if not _TOOLS.match(line)]
+    return [as_of_today(line) for line in found if not _TOOLS.match(line)]
 
 
 def apt_packages(text: str) -> list[str]:
