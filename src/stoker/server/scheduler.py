@@ -366,10 +366,11 @@ class Scheduler:
             self._see_off(move.run)
 
     def _see_off(self, run: str) -> None:
-        drain = self._drains.get(run)
+        drain, engine = self._drains.get(run), self._engine_name(run)
         for handle in (self._handles.get(run), drain.handle if drain else None):
-            if handle is not None:
-                self._leaving[handle] = self._engine_name(run)
+            # A cluster's supervisors are no children of ours, and one that is gone would be asked for ever.
+            if handle is not None and engine == "local":
+                self._leaving[handle] = engine
 
 
 def rest_after(took_s: float) -> float:
