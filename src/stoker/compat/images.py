@@ -292,7 +292,7 @@ def compiled_pins(requirements: Iterable[str]) -> list[str]:
     """The lines that bind a compiled library to releases of some time."""
     return [
         line
-        for line in requirements
+        for line in dict.fromkeys(requirements)
         if (found := _parsed(line)) is not None
         and normal_name(found.name) in COMPILED
         and any(clause.operator in ("==", "<", "<=", "~=") for clause in found.specifier)
