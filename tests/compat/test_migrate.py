@@ -258,6 +258,12 @@ def test_code_is_looked_for_in_the_folders_above_an_experiment_file(look: Look) 
     )
 
 
+def test_a_shells_text_that_ends_with_a_script_is_no_file_that_is_missing(look: Look) -> None:
+    experiment = "entrypoint: python3 train.py\nsearcher: {name: single, metric: loss}\n"
+
+    assert look({"const.yaml": experiment, "train.py": "import determined"}).can_run
+
+
 def test_settings_of_a_notebook_are_no_experiment_that_cannot_run(look: Look) -> None:
     notebook = "description: mine\nentrypoint: null\nidle_timeout: 2h\nnotebook_idle_type: activity\nwork_dir: null\n"
     files = {"const.yaml": EXPERIMENT, "notebook.yaml": notebook, "model_def.py": "import determined.pytorch"}

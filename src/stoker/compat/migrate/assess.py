@@ -70,7 +70,8 @@ def _nowhere(directory: Directory, values: Values) -> list[Finding]:
     """That nothing is named to run, or a script that is not here: the former only where no other finding says why."""
     if not _runnable(values):
         return [Finding(Verdict.CANNOT, "job", "nothing in it says what to run: name a module or a command")]
-    scripts = [word for word in values.get("command") or () if word.endswith(".py")]
+    # A shell's text is one word, and may end with a script's name.
+    scripts = [word for word in values.get("command") or () if word.endswith(".py") and " " not in word]
     known = {path.rpartition("/")[2] for path in directory.paths}
     missing = [script for script in scripts[:1] if script.rpartition("/")[2] not in known]
     return [Finding(Verdict.CANNOT, script, "the job runs it, and no such file is here") for script in missing]
