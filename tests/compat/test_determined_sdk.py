@@ -50,7 +50,8 @@ def test_experiment_from_beginning_to_download(home: Home, tmp_path: Path) -> No
         assert status.value == "STATE_COMPLETED"
         trials = {trial.hparams["x"]: trial for trial in experiment.list_trials()}
         assert sorted(trials) == [1, 3]
-        assert list(trials[3].iter_logs()) == ["x is 3\n", "of sdk {'x': 3}\n"]
+        own = [line for line in trials[3].iter_logs() if line.startswith(("x is", "of sdk"))]  # the supervisor may talk
+        assert own == ["x is 3\n", "of sdk {'x': 3}\n"]
         assert [report.metrics for report in trials[3].iter_metrics("validation")] == [{"loss": 9.0}]
         best = experiment.top_checkpoint()
         assert (Path(best.download(tmp_path / "best")) / "x").read_text() == "1"
