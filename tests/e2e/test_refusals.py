@@ -31,6 +31,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             "trainingInput:\n  hyperparameters:\n    params:\n"
             "    - {parameterName: lr, type: DOUBLE, minValue: 1, maxValue: 0}\n"
         )
+        (folder / "thousands.yaml").write_text(
+            "trainingInput: {scaleTier: CUSTOM, masterType: standard, workerType: standard, workerCount: 4000}\n"
+        )
         (folder / "own.yaml").write_text("module: trainer.task\nresources: {slots: 0}\nlabel: x\n")
         (folder / "a-file").touch()
         assert stoker("server", "start").code == 0
@@ -60,7 +63,7 @@ REFUSED = {
     "an unknown runtime": ((*GOOD, "--runtime-version", "mars"), "No runtime 'mars' here."),
     "an unknown Python": ((*GOOD, "--python-version", "3.99"), "There is no Python 3.99 here."),
     "an unknown tier": ((*GOOD, "--scale-tier", "mega"), "has no scale tier MEGA"),
-    "a tier that never fits": ((*GOOD, "--scale-tier", "premium-1"), "can never hold it"),
+    "machines that never fit": ((*GOOD, "--config", "thousands.yaml"), "can never hold it"),
     "a job-dir that cannot be made": ((*GOOD, "--job-dir", "/proc/nowhere/out"), "--job-dir /proc/nowhere/out"),
     "a job-dir that is a file": ((*GOOD, "--job-dir", "a-file"), "is a file"),
     "a bad label": ((*GOOD, "--labels", "Team=a"), "label Team=a"),

@@ -39,9 +39,21 @@ def test_tiers_are_spelled_as_people_spell_them(spelling: str) -> None:
     assert len(replicas_for(Resources(tier=spelling), a_pool())) == 1
 
 
+def test_processes_of_a_tier_or_of_several_machines_share_one_machine() -> None:
+    two = a_pool(capacity=Share(cpus=2, memory_gb=16, gpus=0))
+    machine = RoleSpec(machine="n1-standard-8")
+    custom = Resources(roles={Role.CHIEF: machine, Role.WORKER: machine.with_(count=4), Role.PS: RoleSpec(count=0)})
+
+    assert [replica.cpus for replica in replicas_for(Resources(tier="STANDARD_1"), two)] == [0.25] * 8
+    assert [replica.cpus for replica in replicas_for(custom, two)] == [0.4] * 5
+    with pytest.raises(UsageError, match="needs 4 CPUs"):  # which somebody asked for
+        replicas_for(Resources(roles={Role.CHIEF: RoleSpec(cpus=2), Role.WORKER: RoleSpec(cpus=2)}), two)
+
+
 def test_a_tier_the_pool_can_never_hold_is_refused_with_what_it_has() -> None:
-    with pytest.raises(UsageError, match=r"PREMIUM_1 needs 31 CPUs.*'local' has 8 CPUs.*can never hold"):
-        replicas_for(Resources(tier="PREMIUM_1"), a_pool())
+    four = a_pool(capacity=Share(cpus=4, memory_gb=16, gpus=0))
+    with pytest.raises(UsageError, match=r"PREMIUM_1 needs 31 CPUs.*'local' has 4 CPUs.*can never hold"):
+        replicas_for(Resources(tier="PREMIUM_1"), four)
 
 
 def test_a_pools_owner_can_change_what_a_tier_means() -> None:

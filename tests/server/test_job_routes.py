@@ -105,7 +105,7 @@ def test_cloud_region_means_the_default_pool(client: Client) -> None:
 
 def test_tier_that_can_never_fit_is_refused(client: Client, store: Store) -> None:
     with pytest.raises(UsageError, match="can never hold it"):
-        client.submit(a_spec(resources=Resources(tier="STANDARD_1")))
+        client.submit(a_spec(resources=Resources(tier="PREMIUM_1")))
     with pytest.raises(UsageError, match="has no scale tier GIGANTIC"):
         client.submit(a_spec(resources=Resources(tier="gigantic")))
 

@@ -110,10 +110,24 @@ def replicas_for(resources: Resources, pool: Pool) -> tuple[Replica, ...]:
                     gpu_resource=kind,
                 )
             )
+    are_sizes = resources.tier is not None or all(role.machine or not role.count for role in roles.values())
+    if pool.engine == "local" and are_sizes:
+        replicas = _sharing(replicas, pool.capacity.cpus)
     _check_fits(resources, replicas, pool)
     if pool.engine == "local":
         return tuple(replicas)
     return _on_one_node(replicas, pool) if resources.single_node else _on_nodes(replicas, pool)
+
+
+_LEAST_CPUS = 0.25  # of a process that shares them
+
+
+def _sharing(replicas: list[Replica], cpus: float) -> list[Replica]:
+    """On one machine the processes of a tier, or of several machines, share its CPUs: those are sizes, not needs."""
+    need = total(replicas).cpus
+    if need <= cpus or len(replicas) * _LEAST_CPUS > cpus:
+        return replicas
+    return [replica.with_(cpus=replica.cpus * cpus / need) for replica in replicas]
 
 
 def total(replicas: tuple[Replica, ...] | list[Replica]) -> Share:
