@@ -110,7 +110,7 @@ def test_discrete_values_that_fall_are_turned_round() -> None:
 
 def test_everything_wrong_is_named_at_once_with_its_path() -> None:
     params = [
-        {"parameterName": "a", "type": "DOUBLE", "minValue": 1, "maxValue": 1},
+        {"parameterName": "a", "type": "DOUBLE", "minValue": 2, "maxValue": 1},
         {"parameterName": "b", "type": "INTEGER", "minValue": 0.5},
         {"parameterName": "c", "type": "CATEGORICAL"},
         {"parameterName": "d", "type": "DISCRETE", "discreteValues": [2, 1, 3]},

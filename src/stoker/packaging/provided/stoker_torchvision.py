@@ -32,11 +32,11 @@ def _define():
     for name in _OPERATORS:
         torch.library.define("torchvision::" + name, _SCHEMA)
     torch.library.impl("torchvision::nms", "CPU")(_nms)
-    complain = extension._assert_has_ops
+    complain = getattr(extension, "_assert_has_ops", None)  # which its earliest releases have not
 
     def complain_unless_done_here():
         # type: () -> None
-        if sys._getframe(1).f_code.co_name != "nms":
+        if complain is not None and sys._getframe(1).f_code.co_name != "nms":
             complain()
 
     vars(extension)["_assert_has_ops"] = complain_unless_done_here
