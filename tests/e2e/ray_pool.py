@@ -16,6 +16,17 @@ from tests.processes import kill_all_with_environment, processes_with_environmen
 from tests.ray_cluster import RayCluster, python_with_ray, start
 
 
+class Cluster(Protocol):
+    """What a pool is to know of one, and the variables by which it is reached."""
+
+    @property
+    def address(self) -> str: ...
+    @property
+    def python(self) -> str: ...
+    @property
+    def variables(self) -> dict[str, str]: ...
+
+
 class Remains(Protocol):
     """A cluster that can say what is left on it."""
 
@@ -27,17 +38,24 @@ TWO_NODES = "trainingInput: {scaleTier: CUSTOM, masterType: n1-standard-1, worke
 
 @contextmanager
 def ray_pool(home: Home, cluster: RayCluster, monkeypatch: pytest.MonkeyPatch, *, more: str = "") -> Iterator[Home]:
+    """The home of the nodes of the one pool."""
+    with home_of_nodes(home, cluster, monkeypatch) as nodes:
+        home.config.write_text(pool_table(cluster, nodes.root) + textwrap.dedent(more))
+        yield nodes
+
+
+@contextmanager
+def home_of_nodes(home: Home, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
     """The home of the nodes; all that runs from it is ended with it."""
     for name, value in cluster.variables.items():
         monkeypatch.setenv(name, value)
     folder = home.root.parent / "nodes"
-    home.config.write_text(pool_table(cluster, folder) + textwrap.dedent(more))
     yield Home(folder)
     kill_all_with_environment("STOKER_HOME", str(folder))
     kill_all_with_environment("STOKER_RUN_DIR", str(folder), prefix=True)
 
 
-def pool_table(cluster: RayCluster, nodes: Path) -> str:
+def pool_table(cluster: Cluster, nodes: Path) -> str:
     return textwrap.dedent(f"""
         [pools.cluster]
         engine = "ray"

@@ -13,8 +13,8 @@ from stoker.home import Home
 from stoker.schema.job import JobSpec
 from stoker.schema.state import JobState
 from tests.e2e.command import stoker
-from tests.e2e.ray_pool import assert_nothing_is_left
-from tests.processes import kill_all_with_environment, wait_until
+from tests.e2e.ray_pool import assert_nothing_is_left, home_of_nodes
+from tests.processes import wait_until
 from tests.ray_autoscaling import GrowingCluster, grow
 from tests.ray_cluster import IS_WHOLE, NOT_WHOLE, python_with_ray
 
@@ -38,13 +38,9 @@ def cluster() -> Iterator[GrowingCluster]:
 
 @pytest.fixture
 def nodes(home: Home, cluster: GrowingCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
-    for name, value in cluster.variables.items():
-        monkeypatch.setenv(name, value)
-    folder = home.root.parent / "nodes"
-    add_pool("cluster", cluster, Home(folder))
-    yield Home(folder)
-    kill_all_with_environment("STOKER_HOME", str(folder))
-    kill_all_with_environment("STOKER_RUN_DIR", str(folder), prefix=True)
+    with home_of_nodes(home, cluster, monkeypatch) as nodes:
+        add_pool("cluster", cluster, nodes)
+        yield nodes
 
 
 def add_pool(name: str, cluster: GrowingCluster, nodes: Home, *more: str) -> None:

@@ -4,7 +4,6 @@ import os
 import secrets
 import shutil
 import subprocess
-import sys
 import tempfile
 import textwrap
 import time
@@ -16,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from stoker.home import Home
+from tests.e2e.ray_pool import home_of_nodes, pool_table
 from tests.e2e.ray_training import Training
-from tests.processes import kill_all_with_environment, wait_until
+from tests.processes import wait_until
 from tests.ray_cluster import IS_WHOLE, NOT_WHOLE, only_one, python_with_ray
 
 PYTHON = python_with_ray()
@@ -87,24 +87,9 @@ def hosts(tmp_path: Path) -> Iterator[Hosts]:
 
 @pytest.fixture
 def nodes(home: Home, hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
-    for name, value in hosts.variables.items():
-        monkeypatch.setenv(name, value)
-    folder = home.root.parent / "nodes"
-    home.config.write_text(
-        textwrap.dedent(f"""
-        listen = "{hosts.head}:0"
-        [pools.cluster]
-        engine = "ray"
-        address = "{hosts.address}"
-        python = "{hosts.python}"
-        node_python = "{sys.executable}"
-        home = "{folder}"
-        placement = "spread"
-    """)
-    )
-    yield Home(folder)
-    kill_all_with_environment("STOKER_HOME", str(folder))
-    kill_all_with_environment("STOKER_RUN_DIR", str(folder), prefix=True)
+    with home_of_nodes(home, hosts, monkeypatch) as nodes:
+        home.config.write_text(f'listen = "{hosts.head}:0"\n' + pool_table(hosts, nodes.root))
+        yield nodes
 
 
 def test_job_ends_well_and_all_is_told_when_a_host_is_cut_off_for_a_while(

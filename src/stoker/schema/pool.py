@@ -74,7 +74,12 @@ class Pool(Model):
 
     @property
     def new_node(self) -> Share | None:
-        """What a node that comes has, as far as anybody knows: as the largest that was ever there, or was promised."""
+        """What a node that comes has, as far as anybody knows: as the largest that was ever there, or was promised.
+
+        None where none can come.
+        """
+        if not self.autoscale:
+            return None
         known = [*self.nodes, *([] if self.largest_node is None else [self.largest_node])]
         return largest(known) if known else None
 
@@ -184,7 +189,7 @@ def _roles(resources: Resources, pool: Pool) -> Tier:
                 f" Its owner can add one under [pools.{pool.name}.tiers.{tier}] in config.toml."
             )
         return pool.tiers[tier]
-    has_gpus = pool.capacity.gpus or (pool.autoscale and pool.new_node is not None and pool.new_node.gpus)
+    has_gpus = pool.capacity.gpus or (pool.new_node is not None and pool.new_node.gpus)
     gpus = resources.cpus if resources.slot_is_gpu and has_gpus else resources.gpus
     each = RoleSpec(cpus=resources.cpus, memory_gb=resources.memory_gb, gpus=gpus)
     return {Role.CHIEF: each, Role.WORKER: each.with_(count=resources.slots - 1)}
@@ -199,7 +204,7 @@ def _on_nodes(replicas: list[Replica], pool: Pool) -> tuple[Replica, ...]:
         return tuple(replica.with_(node=number) for number, replica in enumerate(replicas))
     there = sorted(pool.nodes, key=lambda node: (node.gpus, node.cpus, node.memory_gb), reverse=True)
     choices: list[list[Share]] = [there]
-    if pool.autoscale and pool.new_node is not None:
+    if pool.new_node is not None:
         most = max(pool.max_nodes or len(replicas) + len(there), len(there))
         # With more of them; or, because those that are there may go, with others in their place.
         choices = [there + [pool.new_node] * (most - len(there)), [pool.new_node] * most]
@@ -233,7 +238,7 @@ def _fill(replicas: list[Replica], sizes: list[Share], *, spread: bool) -> tuple
 
 def _on_one_node(replicas: list[Replica], pool: Pool) -> tuple[Replica, ...]:
     need = total(replicas)
-    to_come = [pool.new_node] if pool.autoscale and pool.new_node is not None else []
+    to_come = [pool.new_node] if pool.new_node is not None else []
     if not pool.is_unsized and not any(fits(need, node) for node in (*pool.nodes, *to_come)):
         raise UsageError(
             f"This job needs {in_words(need)} on one node (single_node), which no node of pool {pool.name!r} has:"
@@ -243,7 +248,7 @@ def _on_one_node(replicas: list[Replica], pool: Pool) -> tuple[Replica, ...]:
 
 
 def _sizes(pool: Pool) -> str:
-    if pool.autoscale and pool.new_node is not None:
+    if pool.new_node is not None:
         return f"the largest that it has or can start have {in_words(pool.new_node)}"
     sizes = "; ".join(in_words(node) for node in pool.nodes[:5]) + ("; …" if len(pool.nodes) > 5 else "")
     return f"its {len(pool.nodes)} nodes have {sizes}"

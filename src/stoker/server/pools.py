@@ -169,7 +169,7 @@ class Pools(Mapping[str, Pool]):
             gpus=sum(node.gpus for node in nodes),
         )
         # What was there once may come again: it is not forgotten when the cluster has shrunk.
-        seen = pool.with_(nodes=nodes).new_node if pool.autoscale else None
+        seen = pool.with_(nodes=nodes).new_node
         trouble = _lack(pool, pool.ray.resources) if there and not found and not pool.autoscale else ""
         return pool.with_(nodes=nodes, capacity=least(capacity, pool.most), largest_node=seen, trouble=trouble)
 
