@@ -26,10 +26,10 @@ import torch
 
 from bench.measure import write_results
 from bench.tabular import METADATA, median, rounds
-from stoker.home import Home
-from stoker.predict.batch_plan import made_plan
-from stoker.predict.batch_rows import ShardPredictor
-from stoker.predict.batch_writing import Output
+from stoker.host.home import Home
+from stoker.predict.batch.plan import made_plan
+from stoker.predict.batch.rows import ShardPredictor
+from stoker.predict.batch.writing import Output
 from stoker.predict.loading import load as load_model
 from stoker.recipes import synthetic
 from stoker.recipes.tabular import Settings, load, train

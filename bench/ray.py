@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.measure import medians, write_results
-from stoker.client import Client, connect
-from stoker.home import Home
+from stoker.client.client import Client, connect
+from stoker.host.home import Home
 from stoker.schema.record import Job
 from tests.e2e.ray_pool import pool_table
 from tests.ray_cluster import RayCluster, start

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench.measure import write_results
-from stoker.client import Client, connect
-from stoker.home import Home
+from stoker.client.client import Client, connect
+from stoker.host.home import Home
 from stoker.schema.record import Run
 from tests.e2e.ray_pool import pool_table
 from tests.ray_cluster import start

@@ -17,7 +17,7 @@ from typing import Any
 
 from bench.measure import write_results
 from bench.simulation import Plan, Simulation
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.server.store.base import Store
 from stoker.server.store.sql import open_store
 

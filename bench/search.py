@@ -23,7 +23,7 @@ from typing import Any
 
 from bench.measure import interleaved, medians, write_results
 from bench.spine import stop_server
-from stoker.client import connect
+from stoker.client.client import connect
 from stoker.schema.record import Job
 from stoker.schema.search import SearchSpec
 from stoker.search.base import Outcome

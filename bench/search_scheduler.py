@@ -9,12 +9,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.schema.event import Exited, Metric, Phase, PhaseStarted
 from stoker.schema.job import Share
 from stoker.schema.pool import Pool
-from stoker.server.live import Live
-from stoker.server.scheduler import Scheduler
+from stoker.server.live.wakeups import Live
+from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.store.sql import open_store
 from tests.server.fakes import FakeClock, FakeEngine
 from tests.server.searching import Cluster, parabola

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stoker.engines.base import Liveness
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.schema.event import Checkpoint, Event, EventBatch, Exited, Metric, Phase, PhaseStarted
 from stoker.schema.job import JobSpec, Share
 from stoker.schema.launch import Launch
 from stoker.schema.pool import Pool, RayPool, replicas_for, total
-from stoker.server.live import Live
-from stoker.server.scheduler import Scheduler, rest_after
+from stoker.server.live.wakeups import Live
+from stoker.server.scheduling.scheduler import Scheduler, rest_after
 from stoker.server.store.base import NewJob, Store
 from tests.server.fakes import AtOnce
 
@@ -412,7 +412,7 @@ class Simulation:
         self._at(self.clock() + self.plan.repair_s, self.engine.mend, node)
 
     def _ask(self) -> None:
-        """What the thread of `server/pools.py` does."""
+        """What the thread of `server/scheduling/pools.py` does."""
         self._pools[POOL] = self._pool()
         self._at(self.clock() + self.plan.ask_s, self._ask)
 

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.measure import cpu_s, interleaved, medians, write_results
-from stoker.client import Client, connect
-from stoker.home import Home
+from stoker.client.client import Client, connect
+from stoker.host.home import Home
 from stoker.schema.job import JobSpec
 
 STOKER = [sys.executable, "-m", "stoker.cli.main"]

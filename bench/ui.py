@@ -31,9 +31,9 @@ from bench.measure import cpu_s, write_results
 from bench.ui_api import measure_api, percentile
 from bench.ui_pages import measure_cold, measure_pages, sign_in
 from bench.ui_seed import Size, cluster_of, seeded
-from stoker.client import Client
-from stoker.home import Home, ServerAddress
-from stoker.processes import ProcessId, end_all, of_run
+from stoker.client.client import Client
+from stoker.host.home import Home, ServerAddress
+from stoker.host.processes import ProcessId, end_all, of_run
 from stoker.schema.job import JobSpec
 
 API = "/api/v1"

@@ -9,7 +9,7 @@ import time
 from typing import Any, Protocol
 
 from bench.ui_seed import LONG, MODEL, SEARCH, Size
-from stoker.client import Client
+from stoker.client.client import Client
 
 API = "/api/v1"
 

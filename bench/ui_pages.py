@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, BrowserContext, CDPSession, Page
 
 from bench.measure import cpu_s
 from bench.ui_seed import LONG, MODEL, SEARCH, Size
-from stoker.processes import descendants
+from stoker.host.processes import descendants
 
 # Marks when each part of a page is on the screen: a frame after it is in the document and its canvas has colour.
 WATCH = """

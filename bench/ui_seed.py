@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.schema.bundle import ModelCard, Origin
 from stoker.schema.event import Checkpoint, Event, EventBatch, Exited, Log, Metric, Phase, PhaseStarted
 from stoker.schema.job import JobSpec, Share

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from stoker.home import Home, ServerAddress
+from stoker.host.home import Home, ServerAddress
 from stoker.schema.event import EventBatch, EventReply
 
 _TOKEN = "token-of-the-fake-server"

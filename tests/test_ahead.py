@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stoker.ahead import made_ahead
+from stoker.host.prefetch import made_ahead
 
 
 def test_all_come_in_the_order_of_the_items_whichever_is_made_first() -> None:

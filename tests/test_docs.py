@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.home import Home
+from stoker.host.home import Home
 from tests.e2e.conftest import kill_server
 from tests.processes import kill_all_with_environment
 

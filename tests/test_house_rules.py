@@ -72,7 +72,7 @@ def test_the_core_has_few_dependencies() -> None:
     "code",
     [
         "import stoker",
-        "import stoker.client",
+        "import stoker.client.client",
         "import stoker.cli.main",
         "from stoker.cli.main import main; main(['--help'])",
         "from stoker.cli.main import main; main(['jobs', 'submit', 'training', '--help'])",
@@ -95,7 +95,7 @@ def test_help_loads_next_to_nothing() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
     loaded = ast.literal_eval(done.stderr)
-    assert not loaded & {"pydantic", "yaml", "http.client", "rich", "argparse", "stoker.client", "stoker.schema"}
+    assert not loaded & {"pydantic", "yaml", "http.client", "rich", "argparse", "stoker.client.client", "stoker.schema"}
 
 
 def test_every_command_is_documented() -> None:

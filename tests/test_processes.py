@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker import processes
-from stoker.processes import ProcessId
+from stoker.host import processes
+from stoker.host.processes import ProcessId
 from tests.processes import kill_all_with_environment, wait_until
 
 pytestmark = pytest.mark.slow

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stoker.home import Home
+from stoker.host.home import Home
 from tests.cli.conftest import Stoker
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from stoker.cli.experiment_create import base_of, forked, next_number
+from stoker.cli.determined.experiment_create import base_of, forked, next_number
 from stoker.cli.search_config import override
 from stoker.cli.shipment import look_at
+from stoker.compat.dialects import determined
 from stoker.errors import ConfigError, UsageError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.packaging.package import pack
 from stoker.packaging.tree import source_of_directory
-from stoker.schema.dialects import determined
 from stoker.schema.state import JobState
 from tests.cli.conftest import Stoker
 from tests.cli.recorded import Recorded, recorded_server

@@ -3,7 +3,7 @@
 import pytest
 
 from stoker.cli.describe import page
-from stoker.cli.experiment import experiments_table, sorted_by
+from stoker.cli.determined.experiment import experiments_table, sorted_by
 from stoker.cli.plot import plot_steps
 from stoker.cli.search_report import facts, flat, report, trials_table, value_of, varied, why
 from stoker.errors import UsageError

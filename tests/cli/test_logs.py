@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from stoker.cli.gcloud import replica_of_task
+from stoker.cli.aiplatform.gcloud import replica_of_task
 from stoker.cli.logs import Writer, _may_have_several
 from tests.cli.records import NOW, a_block, a_job
 

@@ -7,7 +7,7 @@ import pytest
 from stoker.cli import pools
 from stoker.cli.main import main
 from stoker.errors import ConfigError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.schema.job import Share
 from stoker.server.settings import load_settings
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from stoker.cli import training_flags
+from stoker.cli.aiplatform import training_flags
 from stoker.cli.parser import Parser, split_user_args
+from stoker.compat.dialects.reading import Reading
 from stoker.errors import ConfigError, UsageError
-from stoker.schema.dialects.reading import Reading
 from stoker.schema.job import JobSpec, Role
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from stoker.cli.aiplatform.gcloud_shim import call
 from stoker.cli.containers import built, of_image, remember_build, remember_tag
-from stoker.cli.gcloud_shim import call
 from stoker.compat.migrate.containers import job_of, read_dockerfile
 from stoker.compat.migrate.image_layout import lay_out
 from stoker.errors import UsageError
-from stoker.home import Home
+from stoker.host.home import Home
 from tests.e2e.command import stoker
 from tests.e2e.conftest import home
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from stoker.compat import supply
-from stoker.home import Home
+from stoker.compat.dialects import determined
+from stoker.host.home import Home
 from stoker.packaging.requirements import OVERRIDE
 from stoker.packaging.tree import source_of_directory, walk
-from stoker.schema.dialects import determined
 from tests.compat.conftest import follow_experiment
 from tests.e2e.conftest import home
 

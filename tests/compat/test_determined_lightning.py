@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stoker.home import Home
+from stoker.host.home import Home
 from tests.compat.conftest import Ran, events, follow_experiment
 from tests.e2e.conftest import home
 

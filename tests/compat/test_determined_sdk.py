@@ -8,7 +8,7 @@ import pytest
 
 from stoker.compat.determined.sdk import Determined, ExperimentState
 from stoker.errors import NotFoundError, StokerError
-from stoker.home import Home
+from stoker.host.home import Home
 from tests.e2e.conftest import home
 
 __all__ = ["home"]  # a fixture, for the tests here

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.cli.gcloud_shim import call
+from stoker.cli.aiplatform.gcloud_shim import call
 from stoker.errors import NotFoundError, UsageError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.packaging.environment import prepare
 
 Captured = pytest.CaptureFixture[str]

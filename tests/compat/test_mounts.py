@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stoker.compat.mounts import outside, with_links
-from stoker.home import Home
+from stoker.host.home import Home
 from tests.compat.conftest import follow_experiment
 from tests.e2e.conftest import home
 

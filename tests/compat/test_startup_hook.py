@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stoker.compat.migrate.hooks import Hook, split_hook
-from stoker.home import Home
+from stoker.host.home import Home
 from tests.compat.conftest import follow_experiment
 from tests.e2e.conftest import home
 

@@ -18,7 +18,7 @@ from stoker.compat.images import as_in_image, uses_of, went_with
 from stoker.compat.migrate.assess import assess
 from stoker.compat.migrate.findings import Platform, Verdict
 from stoker.errors import UsageError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.packaging import runtimes
 from stoker.packaging.installed import Installed
 from stoker.packaging.layer import make_layer, mend, provided_folder, site_packages

@@ -14,7 +14,7 @@ import pytest
 
 from stoker.engines.base import Engine, Liveness
 from stoker.errors import StokerError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.schema.job import Role
 from stoker.schema.launch import Launch, Replica
 from tests.fakes import FakeServer

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.client import Client, connect, is_alive
-from stoker.home import Home
+from stoker.client.client import Client, connect, is_alive
+from stoker.host.home import Home
 from tests.e2e.ray_pool import cluster, nodes
 from tests.postgres import database, own_postgres, postgres
 from tests.processes import kill_all_with_environment, wait_until

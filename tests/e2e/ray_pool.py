@@ -10,8 +10,8 @@ from typing import Protocol
 
 import pytest
 
-from stoker.client import Client
-from stoker.home import Home
+from stoker.client.client import Client
+from stoker.host.home import Home
 from tests.processes import kill_all_with_environment, processes_with_environment, wait_until
 from tests.ray_cluster import RayCluster, python_with_ray, start
 

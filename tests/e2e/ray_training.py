@@ -4,8 +4,8 @@ import json
 import textwrap
 from pathlib import Path
 
-from stoker.client import connect
-from stoker.home import Home
+from stoker.client.client import connect
+from stoker.host.home import Home
 from stoker.schema.record import Job
 from stoker.schema.state import JobState
 from tests.e2e.command import submit, write_package

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.client import Client
-from stoker.home import Home
+from stoker.client.client import Client
+from stoker.host.home import Home
 from tests.e2e.command import stoker
 
 pytestmark = pytest.mark.slow

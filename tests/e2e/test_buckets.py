@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.home import Home
+from stoker.host.home import Home
 from tests.e2e.command import submit, write_package
 
 pytest.importorskip("google.cloud.storage", reason="google-cloud-storage is not installed")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.client import Client, connect
-from stoker.home import Home
-from stoker.processes import ProcessId
+from stoker.client.client import Client, connect
+from stoker.host.home import Home
+from stoker.host.processes import ProcessId
 from stoker.schema.record import Job
 from stoker.schema.state import JobState, RunState
 from tests.e2e.conftest import kill_server

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stoker.gateway.doorway import folders
-from stoker.home import Home
+from stoker.host.home import Home
 from tests.e2e.command import run, stoker
 from tests.fixtures.datasets import write_houses, write_rides
 

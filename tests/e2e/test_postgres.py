@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.client import connect
-from stoker.home import Home
+from stoker.client.client import connect
+from stoker.host.home import Home
 from stoker.schema.state import JobState
 from tests.e2e.command import Result, stoker, submit, write_package
 from tests.e2e.conftest import kill_server

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.home import Home
+from stoker.host.home import Home
 from tests.e2e.command import run
 from tests.e2e.conftest import kill_server
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.client import Client, connect
-from stoker.home import Home
+from stoker.client.client import Client, connect
+from stoker.host.home import Home
 from stoker.schema.state import JobState
 from tests.e2e.command import submit, write_package
 from tests.e2e.conftest import kill_server

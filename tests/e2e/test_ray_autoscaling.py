@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.client import Client
+from stoker.client.client import Client
 from stoker.errors import UsageError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.schema.job import JobSpec
 from stoker.schema.state import JobState
 from tests.e2e.command import stoker

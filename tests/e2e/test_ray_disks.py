@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.client import connect
-from stoker.home import Home
+from stoker.client.client import connect
+from stoker.host.home import Home
 from stoker.schema.state import JobState, RunState
 from tests.e2e.command import stoker, submit, write_package
 from tests.e2e.ray_pool import pool_table, wait_ready

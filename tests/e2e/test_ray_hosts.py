@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.home import Home
+from stoker.host.home import Home
 from tests.e2e.ray_pool import home_of_nodes, pool_table
 from tests.e2e.ray_training import Training
 from tests.processes import wait_until

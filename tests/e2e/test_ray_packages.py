@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.client import connect
-from stoker.home import Home
+from stoker.client.client import connect
+from stoker.host.home import Home
 from stoker.schema.state import JobState
 from tests.e2e.command import run, stoker, submit, write_package
 from tests.e2e.ray_pool import assert_nothing_is_left, ray_pool, wait_ready

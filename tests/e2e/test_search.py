@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.client import Client, connect
-from stoker.home import Home
+from stoker.client.client import Client, connect
+from stoker.host.home import Home
 from stoker.schema.record import Job
 from stoker.schema.search import SearchSpec
 from stoker.schema.state import JobState, RunState, StopReason

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.home import Home
+from stoker.host.home import Home
 from tests.e2e.command import STOKER, Result, run, stoker
 
 pytest.importorskip("gcsfs", reason="gcsfs is not installed")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.client import Client
-from stoker.home import Home
+from stoker.client.client import Client
+from stoker.host.home import Home
 from stoker.schema.state import JobState
 from tests.e2e.command import DEADLINE_S, STOKER, Result, stoker, submit, write_package
 from tests.processes import wait_until

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker import processes
-from stoker.client import Client
-from stoker.home import Home
+from stoker.client.client import Client
+from stoker.host import processes
+from stoker.host.home import Home
 from stoker.schema.record import Job
 from stoker.schema.state import JobState
 from tests.e2e.command import stoker, write_package
@@ -92,7 +92,7 @@ def zygotes(home: Home) -> list[int]:
 
 def nurseries(home: Home) -> list[int]:
     here = processes_with_environment("STOKER_HOME", str(home.root))
-    return [process.pid for process in processes.with_words([b"stoker.supervisor.nursery"]) if process.pid in here]
+    return [process.pid for process in processes.with_words([b"stoker.supervisor.warm.nursery"]) if process.pid in here]
 
 
 def children(home: Home) -> list[int]:

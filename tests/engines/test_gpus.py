@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from stoker.engines.gpus import Claim, choose, start_on_gpus
-from stoker.home import Home
-from stoker.processes import ProcessId
+from stoker.host.home import Home
+from stoker.host.processes import ProcessId
 
 FOUR = ["0", "1", "2", "3"]
 

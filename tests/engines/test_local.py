@@ -11,7 +11,7 @@ import pytest
 from stoker.engines import local, nursery, traces
 from stoker.engines.base import Engine, Liveness
 from stoker.engines.local import LocalEngine, local_capacity
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.schema.launch import Launch
 from tests.contracts.engine import SLEEP, EngineContract, kill
 from tests.fakes import FakeServer

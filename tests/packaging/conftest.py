@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.home import Home
+from stoker.host.home import Home
 
 
 @pytest.fixture

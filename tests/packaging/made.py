@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.packaging.interpreters import find_pythons, probe, this_interpreter
 from stoker.packaging.layer import make_venv
 from stoker.packaging.runtimes import Runtime, add_runtime

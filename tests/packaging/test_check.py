@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stoker.cli.main import main
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.packaging.check import Report, Row, Verdict, check
 from stoker.packaging.runtimes import Runtime
 from tests.packaging.made import contents, install, make_runtime, make_sdist, make_wheel, write

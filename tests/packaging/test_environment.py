@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from stoker.errors import StokerError, UsageError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.packaging import environment as environment_module
 from stoker.packaging.environment import PreparedEnvironment, prepare, resolve
 from stoker.packaging.layer import provided_commands
@@ -380,7 +380,7 @@ def test_cached_path_needs_no_pydantic_and_no_packaging(home: Home, lab: Runtime
 import sys
 from stoker.packaging.environment import prepare
 from stoker.packaging.package import unpack
-from stoker.home import Home
+from stoker.host.home import Home
 assert prepare({"runtime": "lab", "requirements": ["torch"]}, home=Home.find()).cached
 print(sorted(name for name in ("pydantic", "packaging", "importlib.metadata", "pathspec") if name in sys.modules))
 """
@@ -496,7 +496,7 @@ def slow_sdist(tmp_path: Path) -> Path:
 
 def prepare_in_a_process(spec: EnvironmentSpec) -> "subprocess.Popen[str]":
     code = f"""
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.packaging.environment import prepare
 made = prepare({spec.model_dump(mode="json")!r}, home=Home.find(), say=lambda line: print(line, flush=True))
 print("cached", made.cached, made.installed)

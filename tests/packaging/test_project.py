@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import StokerError, UsageError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.packaging import environment, project_files, runtimes
 from stoker.packaging.project import Project, read_project
 from stoker.packaging.runtimes import Choice, Runtime

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import ConflictError, NotFoundError, StokerError, UsageError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.packaging import runtimes
 from stoker.packaging.fingerprint import fingerprint
 from stoker.packaging.interpreters import Interpreter, find_pythons, probe, this_interpreter

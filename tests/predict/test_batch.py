@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 
 from stoker.errors import ConfigError, InstanceError, NotFoundError, UsageError
-from stoker.predict import batch_plan, batch_reading
-from stoker.predict.batch_plan import DataFormat, Plan, made_plan
-from stoker.predict.batch_rows import ShardPredictor
-from stoker.predict.batch_writing import Counts, Output
+from stoker.formats.tfrecord import masked_crc32c
+from stoker.predict.batch.__main__ import plan as batch_plan
+from stoker.predict.batch.__main__ import reading as batch_reading
+from stoker.predict.batch.plan import DataFormat, Plan, made_plan
+from stoker.predict.batch.rows import ShardPredictor
+from stoker.predict.batch.writing import Counts, Output
 from stoker.schema.bundle import FieldSpec, ModelCard, Signature
 from stoker.storage import Storage
-from stoker.storage.tfrecord import masked_crc32c
 
 FIELDS = (FieldSpec(name="km", dtype="float", shape=()), FieldSpec(name="kind", dtype="string", shape=()))
 
@@ -263,7 +264,7 @@ class TestRows:
 
     def test_tables_of_all_kinds_become_the_lines_that_rows_would(self) -> None:
         pyarrow = pytest.importorskip("pyarrow")
-        from stoker.predict.batch_tables import lines_of
+        from stoker.predict.batch.tables import lines_of
         from stoker.predict.online.encoding import encode
 
         columns = {

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.errors import InstanceError, StokerError
-from stoker.predict.blame import predict_or_blame
+from stoker.predict.instances.blame import predict_or_blame
 
 
 @settings(max_examples=100, deadline=None)

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.errors import InstanceError
-from stoker.predict.arrays import arrays, matrix
-from stoker.predict.checking import checked
+from stoker.predict.instances.arrays import arrays, matrix
+from stoker.predict.instances.checking import checked
 from stoker.schema.bundle import FieldSpec, Signature
 
 

@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.errors import ConfigError, InstanceError, StokerError
-from stoker.predict.formats.csv import csv_instances
-from stoker.predict.formats.example import as_instance, parse_example
-from stoker.predict.formats.lines import json_instances, json_request, text_instances
-from stoker.predict.formats.tfrecord import records
+from stoker.formats.tfrecord import masked_crc32c
+from stoker.predict.instances.csv import csv_instances
+from stoker.predict.instances.example import as_instance, parse_example
+from stoker.predict.instances.lines import json_instances, json_request, text_instances
+from stoker.predict.instances.tfrecord import records
 from stoker.schema.bundle import FieldSpec, Signature
-from stoker.storage.tfrecord import masked_crc32c
 
 ROW = Signature(inputs=(FieldSpec(name="", dtype="float", shape=(2,)),))
 NAMED = Signature(

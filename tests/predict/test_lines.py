@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow
 import pytest
 
-from stoker.predict.batch_tables import lines_of
+from stoker.predict.batch.tables import lines_of
 from stoker.predict.online.encoding import encode
 
 LABELS = ["<=50K", 'say "ja"', "día\n"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stoker.errors import ConfigError, InstanceError, NotFoundError, StokerError, UsageError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.predict import bundle
 from stoker.predict.exporters import export
 from stoker.predict.loading import describe, load

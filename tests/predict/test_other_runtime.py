@@ -15,13 +15,13 @@ import pytest
 
 from stoker.cli.main import main
 from stoker.errors import ConfigError, InstanceError, StokerError, UsageError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.packaging import runtimes
 from stoker.packaging.environment import prepare
 from stoker.packaging.runtimes import choose
-from stoker.predict import other_runtime
+from stoker.predict.elsewhere import runtime as other_runtime
+from stoker.predict.elsewhere.tensorflow import RemoteSavedModel
 from stoker.predict.loading import MadeOn, load
-from stoker.predict.other_tensorflow import RemoteSavedModel
 from stoker.schema.bundle import ModelCard
 
 # What pickle writes of an estimator whose module has moved since.

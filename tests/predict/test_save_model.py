@@ -12,7 +12,7 @@ import stoker
 from stoker.predict import bundle
 from stoker.predict.loading import load
 from stoker.schema.event import EventBatch, ModelSaved
-from stoker.supervisor.reports import ReportTail
+from stoker.supervisor.tails.reports import ReportTail
 from tests.test_context import other_pythons
 
 RUN = {"run": "taxi.2.3", "job": "taxi", "trial": 2, "attempt": 3, "package": "abc", "hparams": {"lr": 0.1}}

@@ -9,8 +9,8 @@ import pytest
 
 from stoker.errors import InstanceError
 from stoker.predict.base import TablePredictor
+from stoker.predict.instances.tables import checked_table
 from stoker.predict.loading import load
-from stoker.predict.tables import checked_table
 from stoker.schema.bundle import FieldSpec, Signature
 from tests.predict.conftest import Export
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
-from stoker.pytorch.data import data_length, to_device
+from stoker.pytorch.data.loader import data_length, to_device
 
 Pair = collections.namedtuple("Pair", ["x", "y"])
 

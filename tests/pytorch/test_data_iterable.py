@@ -7,7 +7,7 @@ import torch
 from torch.utils import data as torch_data
 
 from stoker.errors import UsageError
-from stoker.pytorch.data import open_training
+from stoker.pytorch.data.loader import open_training
 
 
 class Stream(torch_data.IterableDataset):

@@ -9,8 +9,7 @@ import torch
 from torch.utils import data as torch_data
 
 from stoker.errors import UsageError
-from stoker.pytorch import samplers
-from stoker.pytorch.data import DataLoader, open_training
+from stoker.pytorch.data.loader import DataLoader, open_training, samplers
 
 
 class Numbers(torch_data.Dataset):

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.utils import data as torch_data
 
-from stoker.pytorch.data import DataLoader, open_training
-from stoker.pytorch.data_random import PrivateRandom, mix
+from stoker.pytorch.data.loader import DataLoader, open_training
+from stoker.pytorch.data.random import PrivateRandom, mix
 
 
 class Noisy(torch_data.Dataset):

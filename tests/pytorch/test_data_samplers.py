@@ -2,8 +2,7 @@ from itertools import islice
 
 import pytest
 
-from stoker.pytorch import samplers
-from stoker.pytorch.data import adapt_batch_sampler
+from stoker.pytorch.data.loader import adapt_batch_sampler, samplers
 
 
 def _batches(length: int, size: int) -> list[list[int]]:

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.utils import data as torch_data
 
-from stoker.pytorch.data import DataLoader, open_training, open_validation
-from stoker.pytorch.data_feed import InlineFeed, Table, TensorFeed
+from stoker.pytorch.data.feed import InlineFeed, Table, TensorFeed
+from stoker.pytorch.data.loader import DataLoader, open_training, open_validation
 
 TENSORS = torch_data.TensorDataset(torch.randn(1000, 3), torch.arange(1000), torch.randn(1000, 2, 2).half())
 

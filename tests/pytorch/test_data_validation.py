@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.utils import data as torch_data
 
-from stoker.pytorch.data import DataLoader, open_validation
+from stoker.pytorch.data.loader import DataLoader, open_validation
 
 
 class Numbers(torch_data.Dataset):

@@ -11,7 +11,7 @@ from torch.utils import data as torch_data
 
 import stoker.pytorch
 from stoker.errors import UsageError
-from stoker.pytorch.data import DataLoader
+from stoker.pytorch.data.loader import DataLoader
 from tests.pytorch.ranks import run_ranks
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from stoker.compat.dialects import aiplatform
 from stoker.errors import ConfigError
-from stoker.schema.dialects import aiplatform
 from stoker.schema.job import JobSpec, Role
 
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import yaml
 
+from stoker.compat.dialects import determined
+from stoker.compat.dialects.reading import Reading
 from stoker.errors import ConfigError
-from stoker.schema.dialects import determined
-from stoker.schema.dialects.reading import Reading
 from stoker.schema.job import JobSpec
 from stoker.schema.search import Asha, AsyncHalving, Grid, Random, SearchSpec, Single
 from stoker.search.preview import preview_search

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from stoker.compat.dialects import stoker_yaml
+from stoker.compat.dialects.document import is_aiplatform, load, read
+from stoker.compat.dialects.reading import overlay
 from stoker.errors import ConfigError, UsageError
-from stoker.schema.dialects import stoker_yaml
-from stoker.schema.dialects.document import is_aiplatform, load, read
-from stoker.schema.dialects.reading import overlay
 from stoker.schema.job import JobSpec
 
 

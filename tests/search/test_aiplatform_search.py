@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from stoker.compat.dialects.aiplatform_search import read_hyperparameters
 from stoker.errors import ConfigError
-from stoker.schema.dialects.aiplatform_search import read_hyperparameters
 from stoker.schema.search import Grid, Median, NoStopping, Pbt, Random, SearchSpec, Tpe
 from stoker.schema.space import Categorical, Discrete, Double, Int, Scale
 

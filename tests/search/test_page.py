@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from stoker.schema.dialects import determined
-from stoker.schema.dialects.aiplatform_search import read_hyperparameters
+from stoker.compat.dialects import determined
+from stoker.compat.dialects.aiplatform_search import read_hyperparameters
 from stoker.schema.search import SAMPLERS, STOPPING_RULES, SearchSpec
 
 PAGE = (Path(__file__).parents[2] / "docs" / "search.md").read_text()

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from stoker.client import Client
-from stoker.home import Home, ServerAddress
+from stoker.client.client import Client
+from stoker.host.home import Home, ServerAddress
 from stoker.schema.job import Share
 from stoker.schema.pool import Pool
 from stoker.server.app import Server, create_app
-from stoker.server.live import Live
-from stoker.server.scheduler import Scheduler
+from stoker.server.live.wakeups import Live
+from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.settings import Settings
 from stoker.server.store.base import Store
 from stoker.server.store.sql import open_store

@@ -11,7 +11,7 @@ from stoker.schema.pool import Pool, replicas_for, total
 from stoker.schema.state import StopReason
 from stoker.search.base import Asked, Ended, Reported
 from stoker.search.searcher import build_searcher
-from stoker.server.scheduler import Scheduler
+from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.store.base import NewJob, Store
 from tests.server.fakes import FakeClock, FakeEngine
 

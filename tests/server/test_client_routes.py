@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from stoker.client import Client
+from stoker.client.client import Client
 from stoker.errors import StokerError
 from stoker.schema.event import EventBatch, Log, Metric
 from stoker.schema.registry import NewModel, NewVersion

@@ -8,7 +8,7 @@ from stoker.schema.event import Exited, Phase
 from stoker.schema.job import Share
 from stoker.schema.pool import Pool
 from stoker.schema.state import Intent, RunState, StopReason
-from stoker.server.decide import (
+from stoker.server.scheduling.decide import (
     PATIENCE_S,
     Abandon,
     Action,

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from stoker.server.downsample import downsample, extremes, within
+from stoker.server.views.downsample import downsample, extremes, within
 
 
 def a_line(seed: int) -> tuple[list[float], list[float]]:

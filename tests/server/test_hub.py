@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from stoker.errors import StokerError
-from stoker.server import hub
-from stoker.server.hub import Hub, Message
-from stoker.server.live import JOBS, Live
+from stoker.server.live import fanout as hub
+from stoker.server.live.fanout import Hub, Message
+from stoker.server.live.wakeups import JOBS, Live
 
 
 @dataclass

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from stoker.client import Client
+from stoker.client.client import Client
 from stoker.errors import ConfigError, ConflictError, NotFoundError, UsageError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.schema.job import Archive, EnvironmentSpec, JobSpec, Resources
 from stoker.schema.pool import Pool
 from stoker.schema.state import JobState

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.client import Client, connect
+from stoker.client.client import Client, connect
 from stoker.errors import ConfigError, StokerError
-from stoker.home import Home, ServerAddress
+from stoker.host.home import Home, ServerAddress
 from stoker.server.__main__ import main
 from tests.e2e.conftest import kill_server
 from tests.network import own_address

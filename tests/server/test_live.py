@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 
-from stoker.server.live import JOBS, Live, job_topic, run_topic
+from stoker.server.live.wakeups import JOBS, Live, job_topic, run_topic
 
 
 def on_loop(story: Callable[[Live], Awaitable[None]]) -> None:

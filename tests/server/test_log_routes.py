@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stoker.client import Client
+from stoker.client.client import Client
 from stoker.schema.event import Event, EventBatch, Exited, Metric, Phase
 from stoker.schema.job import JobSpec
 from stoker.server.store.base import Store

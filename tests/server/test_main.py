@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from stoker.client import Client, connect, is_alive
-from stoker.home import Home
+from stoker.client.client import Client, connect, is_alive
+from stoker.host.home import Home
 from stoker.schema.job import JobSpec
 from stoker.schema.state import JobState
 from stoker.server.__main__ import main

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.client import Client
+from stoker.client.client import Client
 from stoker.errors import StokerError, UsageError
-from stoker.home import Home
+from stoker.host.home import Home
 from tests.processes import wait_until
 from tests.server.asking import API, BEARER, ask
 from tests.server.conftest import Served

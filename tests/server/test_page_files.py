@@ -4,12 +4,12 @@ import re
 
 import pytest
 
-from stoker.server.bundle import bundle
-from stoker.server.files import files_of_page
-from stoker.server.live import Live
+from stoker.server.live.wakeups import Live
+from stoker.server.page_bundle import bundle
+from stoker.server.page_files import files_of_page
 from stoker.server.routes.page import ADDRESSES
 from stoker.server.store.base import Store
-from stoker.server.trial_columns import TrialColumns
+from stoker.server.views.columns import TrialColumns
 from tests.processes import wait_until
 from tests.server.asking import ask
 from tests.server.conftest import TOKEN, Served

@@ -9,18 +9,18 @@ import pytest
 
 from stoker.engines.base import Liveness
 from stoker.engines.ray.engine import ClusterNode, RayEngine
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.schema.event import Phase, PhaseStarted
 from stoker.schema.job import JobSpec, Share
 from stoker.schema.launch import Launch
 from stoker.schema.pool import RayPool
 from stoker.schema.record import Held
 from stoker.schema.state import RunState
-from stoker.server.pool_views import PoolViews
-from stoker.server.pools import Engines, Pools, usable
-from stoker.server.scheduler import Scheduler
+from stoker.server.scheduling.pools import Engines, Pools, usable
+from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.settings import Settings, load_settings
 from stoker.server.store.base import NewJob, Store
+from stoker.server.views.pools import PoolViews
 from tests.contracts.store import add, say
 from tests.processes import DEADLINE_S
 from tests.server.fakes import FakeClock, FakeEngine

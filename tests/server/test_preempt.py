@@ -5,7 +5,7 @@ from dataclasses import replace
 from stoker.schema.job import Share
 from stoker.schema.pool import Pool, RayPool
 from stoker.schema.state import Intent, RunState, StopReason
-from stoker.server.decide import Action, Order, Snapshot, Start, Withdraw, decide, explain
+from stoker.server.scheduling.decide import Action, Order, Snapshot, Start, Withdraw, decide, explain
 from stoker.server.store.base import JobNow, RunNow, TrialNow
 
 NOW = 1000.0

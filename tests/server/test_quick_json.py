@@ -6,7 +6,7 @@ import math
 import pytest
 
 from stoker.schema.state import JobState
-from stoker.server.quick_json import read_json, write_json
+from stoker.server.views.quick_json import read_json, write_json
 
 VALUES = {
     "lr": 1e-5,

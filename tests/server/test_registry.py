@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from stoker.client import Client
+from stoker.client.client import Client
 from stoker.errors import ConfigError, ConflictError, NotFoundError, StokerError, UsageError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.predict import bundle
 from stoker.predict.loading import load
 from stoker.schema.event import Checkpoint, EventBatch, Metric, ModelSaved
 from stoker.schema.job import JobSpec, Share
 from stoker.schema.registry import NewModel, NewVersion, Reference
 from stoker.search.base import Asked, Suggestion
-from stoker.server.registry import Registry
+from stoker.server.registry.registry import Registry
 from stoker.server.store.base import NewJob, SearchBatch, SearchEntry, Store
 from stoker.storage import Storage
 from tests.contracts.models import CARD

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from stoker.client import Client
+from stoker.client.client import Client
 from stoker.schema.event import EventBatch, Exited, Phase, PhaseStarted
 from stoker.schema.job import JobSpec
 from stoker.schema.state import JobState

@@ -6,11 +6,11 @@ import pytest
 from sqlalchemy import event
 
 from bench.simulation import Plan, Record, Simulation
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.schema.event import Exited, Log, Metric, Phase, PhaseStarted
 from stoker.schema.state import Intent, JobState, RunState, StopReason
 from stoker.search.base import Outcome
-from stoker.server.decide import MAX_LOSSES
+from stoker.server.scheduling.decide import MAX_LOSSES
 from stoker.server.store.base import Store
 from stoker.server.store.sql import SqlStore
 from stoker.server.store.unfinished import Unfinished

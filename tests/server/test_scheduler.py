@@ -3,14 +3,14 @@
 import pytest
 
 from stoker.errors import StokerError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.schema.event import Checkpoint, Event, EventBatch, Exited, Log, Phase, PhaseStarted
 from stoker.schema.job import JobSpec, Limits, Resources, RestartRules, Share
 from stoker.schema.pool import Pool, replicas_for, total
 from stoker.schema.record import Run
 from stoker.schema.state import Intent, JobState, RunState, StopReason
-from stoker.server.live import Live
-from stoker.server.scheduler import Scheduler
+from stoker.server.live.wakeups import Live
+from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.store.base import LogFilter, NewJob, Store
 from tests.server.fakes import FakeClock, FakeEngine
 

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from stoker.errors import ConflictError, NotFoundError, UsageError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.schema.event import Metric
 from stoker.schema.pool import Pool
 from stoker.schema.search import SearchSpec
 from stoker.schema.state import Intent, JobState, RunState, StopReason
-from stoker.server.live import Live
-from stoker.server.scheduler import Scheduler
-from stoker.server.search import check_search
-from stoker.server.search_status import search_status
+from stoker.server.live.wakeups import Live
+from stoker.server.scheduling.scheduler import Scheduler
+from stoker.server.searches.search import check_search
+from stoker.server.searches.status import search_status
 from stoker.server.store.base import SearchBatch, Store
 from tests.server.fakes import AtOnce, FakeClock, FakeEngine
 from tests.server.searching import Behaviour, Cluster, check_history
@@ -272,7 +272,7 @@ def test_searcher_that_cannot_be_built_fails_its_job_in_words(
     def broken(*_: object, **__: object) -> None:
         raise UsageError("The tpe sampler needs optuna.")
 
-    monkeypatch.setattr("stoker.server.search.build_searcher", broken)
+    monkeypatch.setattr("stoker.server.searches.search.build_searcher", broken)
     cluster.submit({"sampler": "random", "metric": "loss", "max_trials": 2})
 
     cluster.run()

@@ -2,11 +2,11 @@
 
 import pytest
 
-from stoker.client import Client
+from stoker.client.client import Client
 from stoker.errors import ConfigError, ConflictError, NotFoundError
 from stoker.schema.state import JobState
 from stoker.search.base import Outcome
-from stoker.server.search_status import SearchViews, search_status
+from stoker.server.searches.status import SearchViews, search_status
 from stoker.server.store.base import SearchResults, Store
 from tests.contracts.store import add, asked, finish, hear, hunt, log, over, say
 

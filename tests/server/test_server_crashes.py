@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from stoker.engines.base import Engine
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.schema.event import EventBatch, Exited, Phase, PhaseStarted
 from stoker.schema.job import JobSpec, RestartRules, Share
 from stoker.schema.pool import Pool
 from stoker.schema.state import Intent, RunState
-from stoker.server.live import Live
-from stoker.server.scheduler import Scheduler
+from stoker.server.live.wakeups import Live
+from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.store.base import NewJob, Store
 from stoker.server.store.sql import open_store
 from tests.server.fakes import FakeClock, FakeEngine

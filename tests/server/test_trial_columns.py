@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from stoker.schema.state import JobState
-from stoker.server.live import Live
+from stoker.server.live.wakeups import Live
 from stoker.server.store.page_store import TrialRow
-from stoker.server.trial_columns import TrialColumns
+from stoker.server.views.columns import TrialColumns
 
 
 class Trials:

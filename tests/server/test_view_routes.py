@@ -14,8 +14,8 @@ import pytest
 from stoker.schema.event import Checkpoint as CheckpointEvent
 from stoker.schema.event import Event, EventBatch, Exited, Log, Metric, Phase
 from stoker.schema.job import Share
-from stoker.server.live import Live
-from stoker.server.rungs import find_rungs
+from stoker.server.live.wakeups import Live
+from stoker.server.searches.rungs import find_rungs
 from stoker.server.store.base import NewJob, Store
 from stoker.server.store.sql import open_store
 from tests.contracts.store import a_spec, add, finish

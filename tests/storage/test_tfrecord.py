@@ -2,8 +2,8 @@
 
 import pytest
 
-from stoker.storage import wire
-from stoker.storage.tfrecord import HEAD_BYTES, framed, is_whole, length_in
+from stoker.formats import protobuf as wire
+from stoker.formats.tfrecord import HEAD_BYTES, framed, is_whole, length_in
 
 EMPTY = bytes.fromhex("0000000000000000 29039807 d8ea82a2")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.schema.job import Role
 from stoker.schema.launch import Launch, Replica
 from tests.fakes import FakeServer

@@ -14,7 +14,7 @@ from stoker.errors import ServerError, StokerError
 from stoker.gateway.http import HttpServer, Request, Response
 from stoker.gateway.listening import listen, url_of
 from stoker.gateway.service import Service
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.storage import Storage
 from stoker.storage.buckets import Buckets
 from stoker.supervisor.artifacts import Artifacts, fetch_checkpoint

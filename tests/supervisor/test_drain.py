@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.supervisor.__main__ import drain
 from tests.fakes import FakeServer
 from tests.processes import DEADLINE_S, kill_all_with_environment, wait_until

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from stoker.pytorch.tensorboard import EventFile
-from stoker.supervisor.eventfiles import EventFileTail
 from stoker.supervisor.inputs import Inputs
 from stoker.supervisor.plan import Plan, Replica
 from stoker.supervisor.spool import Position, Spool
+from stoker.supervisor.tails.eventfiles import EventFileTail
 
 
 def tail_of(folder: Path, tag: str = "accuracy", *, offset: int = 0) -> EventFileTail:
@@ -119,7 +119,7 @@ def test_nothing_that_a_file_may_hold_ends_the_reading(tmp_path: Path) -> None:
     """Well framed, and no Event inside."""
     import random
 
-    from stoker.storage.tfrecord import framed
+    from stoker.formats.tfrecord import framed
 
     dice = random.Random(1)
     for number in range(300):

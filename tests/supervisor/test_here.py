@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from stoker.errors import StokerError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.schema.job import EnvironmentSpec
 from stoker.schema.launch import Launch
 from stoker.supervisor.here import run_here
@@ -171,7 +171,7 @@ def test_secrets_are_kept_from_user_code(here: Here, monkeypatch: pytest.MonkeyP
 MAIN = """
 import sys
 from pathlib import Path
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.schema.launch import Launch
 from stoker.supervisor.here import run_here
 launch = Launch.model_validate_json(Path(sys.argv[1]).read_text())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.supervisor.hypertune import HypertuneTail
+from stoker.supervisor.tails.hypertune import HypertuneTail
 
 
 class Reporter:

@@ -8,7 +8,7 @@ from typing import IO
 
 import pytest
 
-from stoker.processes import descendants
+from stoker.host.processes import descendants
 from stoker.schema.job import EnvironmentSpec
 from stoker.supervisor.__main__ import _LOOK_S
 from tests.processes import DEADLINE_S, processes_with_environment, wait_until

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.supervisor.preload import imports_of, module_files, own_modules
-from stoker.supervisor.warm import Cold, Program, program
+from stoker.supervisor.warm.launcher import Cold, Program, program
+from stoker.supervisor.warm.preload import imports_of, module_files, own_modules
 
 PYTHON = Path("/env/bin/python")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.schema.event import Phase
 from stoker.schema.job import EnvironmentSpec
 from tests.processes import wait_until

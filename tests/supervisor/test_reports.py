@@ -9,8 +9,8 @@ import pytest
 
 import stoker
 from stoker.schema.event import EventBatch
-from stoker.supervisor.reports import ReportTail
 from stoker.supervisor.spool import Entry, Position
+from stoker.supervisor.tails.reports import ReportTail
 
 
 def write(run_dir: Path, data: str | bytes) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from stoker.home import Home
-from stoker.supervisor.reports import supervisor_log
+from stoker.host.home import Home
 from stoker.supervisor.ship import BATCH_BYTES, OrderListener, Shipper
 from stoker.supervisor.spool import Entry, Spool
+from stoker.supervisor.tails.reports import supervisor_log
 from tests.fakes import FakeServer
 from tests.processes import DEADLINE_S, wait_until
 

@@ -8,8 +8,8 @@ import pytest
 
 from stoker.errors import ConflictError
 from stoker.schema.event import EventBatch
-from stoker.supervisor.reports import supervisor_log
 from stoker.supervisor.spool import Entry, Position, Spool, recover, seq_of, without_positions
+from stoker.supervisor.tails.reports import supervisor_log
 
 
 def a_log(text: str, offset: int, *, is_open: bool = False) -> Entry:

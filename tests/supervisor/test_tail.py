@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.supervisor import tail as tail_module
 from stoker.supervisor.spool import Entry, Position
-from stoker.supervisor.tail import OutputTail
+from stoker.supervisor.tails import output as tail_module
+from stoker.supervisor.tails.output import OutputTail
 
 REPLICA = "chief-0"
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from stoker.home import Home
-from stoker.processes import ProcessId
+from stoker.host.home import Home
+from stoker.host.processes import ProcessId
 from stoker.schema.event import Metric
 from stoker.schema.launch import Launch
 from stoker.supervisor import supervise

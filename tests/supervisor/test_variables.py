@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stoker import processes
+from stoker.host import processes
 from stoker.schema.job import EnvironmentSpec, Role
 from stoker.schema.launch import Launch, Replica
 from stoker.supervisor import plan as plan_module

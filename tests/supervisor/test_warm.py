@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from stoker.home import Home
-from stoker.processes import ProcessId
+from stoker.host.home import Home
+from stoker.host.processes import ProcessId
 from stoker.schema.launch import Launch
-from stoker.supervisor import warm
+from stoker.supervisor.warm.launcher import launcher as warm
 from tests.processes import kill_all_with_environment, processes_with_environment, wait_until
 from tests.supervisor.conftest import Lab, Supervised
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.supervisor.warm import _Order
+from stoker.supervisor.warm.launcher import _Order
 
 
 def test_each_host_has_a_zygote_of_its_own_where_they_share_a_home(

@@ -8,7 +8,7 @@ import pytest
 # In a process of its own, because a zygote waits for all children there are.
 SCRIPT = """
 import os, select, signal, socket
-from stoker.supervisor.zygote import Zygote
+from stoker.supervisor.warm.zygote import Zygote
 
 class Bare(Zygote):
     def __init__(self):
@@ -59,7 +59,7 @@ def test_end_of_a_killed_supervisors_child_is_not_told_to_the_next_that_connects
 # As TensorFlow's modules do, which call functions of another module for every name that they are asked for.
 ENDING = """
 import sys, types
-from stoker.supervisor.zygote import leave
+from stoker.supervisor.warm.zygote import leave
 
 loaded = set(sys.modules)
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import torch
 
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.storage.access import Storage
 from stoker.templates import available, lay_down
 from tests.e2e.command import Result, run, stoker

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from stoker.client import Client
-from stoker.home import Home, ServerAddress
+from stoker.client.client import Client
+from stoker.host.home import Home, ServerAddress
 from stoker.schema.registry import NewModel, NewVersion
 from tests.processes import kill_all_with_environment, wait_until
 from tests.ui.chromium import find_chromium

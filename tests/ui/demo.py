@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from stoker.home import Home
+from stoker.host.home import Home
 from tests.e2e.command import Result, stoker, write_package
 
 SCRIPT = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>"

@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 from playwright.sync_api import Page, expect, sync_playwright
 
-from stoker.home import Home
+from stoker.host.home import Home
 from tests.e2e.command import stoker
 from tests.processes import kill_all_with_environment, wait_until
 from tests.ui.conftest import Site

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import stoker.server as stoker_server
-from stoker.server.files import files_of_page
+from stoker.server.page_files import files_of_page
 from tests.e2e.command import submit, write_package
 from tests.processes import wait_until
 from tests.ui.conftest import Seen, Site, open_jobs

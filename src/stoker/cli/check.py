@@ -34,7 +34,7 @@ def build(parser: Parser) -> None:
 def check_package(arguments: Arguments) -> int:
     from pathlib import Path
 
-    from stoker.home import Home
+    from stoker.host.home import Home
     from stoker.packaging.check import check
 
     report = check(

@@ -18,7 +18,7 @@ def build(parser: Parser) -> None:
 
 def show(arguments: Arguments) -> None:
     from stoker.cli.pools import named
-    from stoker.client import connect
+    from stoker.client.client import connect
 
     client = connect()
     pools = client.pools() if arguments.pool is None else [named(client.pools(), arguments.pool)]

@@ -119,7 +119,7 @@ def _flag_values(dest: str, choices: object) -> list[str]:
 
 
 def _job_names() -> list[str]:
-    from stoker.client import connect
+    from stoker.client.client import connect
 
     try:  # a Tab must not start a server, nor complain that there is none
         return [job.id for job in connect(start=False, timeout_s=2.0).jobs(limit=200)]
@@ -128,7 +128,7 @@ def _job_names() -> list[str]:
 
 
 def _pool_names() -> list[str]:
-    from stoker.client import connect
+    from stoker.client.client import connect
 
     try:
         return [pool.name for pool in connect(start=False, timeout_s=2.0).pools()]

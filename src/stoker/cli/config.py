@@ -10,7 +10,7 @@ from stoker.cli.output import table
 from stoker.cli.parser import Arguments, Parser
 
 if TYPE_CHECKING:
-    from stoker.home import Home
+    from stoker.host.home import Home
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ def build(parser: Parser) -> None:
 
 
 def show(arguments: Arguments) -> None:
-    from stoker.home import Home
+    from stoker.host.home import Home
 
     settings = read(Home.find())
     if arguments.json:

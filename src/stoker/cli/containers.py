@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoker.cli.output import say
+from stoker.compat.dialects.reading import Values, overlay
 from stoker.errors import UsageError
-from stoker.schema.dialects.reading import Values, overlay
 
 if TYPE_CHECKING:
     from stoker.cli.shipment import Code
-    from stoker.home import Home
+    from stoker.host.home import Home
 
 
 def of_image(
@@ -93,7 +93,7 @@ def _read(home: "Home") -> dict[str, list[str]]:
 
 
 def _write(home: "Home", images: dict[str, list[str]]) -> None:
-    from stoker.home import write_private
+    from stoker.host.home import write_private
 
     _file(home).parent.mkdir(parents=True, exist_ok=True)
     write_private(_file(home), json.dumps(images, indent=1))

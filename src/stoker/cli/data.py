@@ -48,7 +48,7 @@ def make(arguments: Arguments) -> None:
         from stoker.recipes import synthetic
     except ImportError as error:
         raise UsageError(f"This needs {error.name}: pip install 'stoker[data]'.") from error
-    from stoker.home import Home
+    from stoker.host.home import Home
     from stoker.storage import Storage
 
     if arguments.rows < 1:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from stoker.cli import search_report
-from stoker.cli.gcloud import print_as
+from stoker.cli.aiplatform.gcloud import print_as
 from stoker.cli.output import STATE_COLOURS, ago, duration, paint, print_json, table
 from stoker.cli.parser import Arguments
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def describe(arguments: Arguments) -> None:
-    from stoker.client import connect
+    from stoker.client.client import connect
 
     client = connect()
     job = client.job(arguments.name)

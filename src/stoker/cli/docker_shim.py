@@ -13,7 +13,7 @@ from stoker.cli.output import say
 from stoker.errors import UsageError
 
 if TYPE_CHECKING:
-    from stoker.home import Home
+    from stoker.host.home import Home
     from stoker.schema.launch import Launch
 
 _BUILD_VALUED = ("--build-arg", "--platform", "--target", "--network", "--cache-from", "--label", "--progress")
@@ -31,7 +31,7 @@ _LONG = {"-t": "--tag", "-f": "--file", "-e": "--env", "-v": "--volume"}
 
 def docker(words: list[str]) -> int:
     """What `docker …` means here; UsageError for what cannot be done without it."""
-    from stoker.home import Home
+    from stoker.host.home import Home
 
     home = Home.find().make()
     match words[:1]:
@@ -66,7 +66,7 @@ def cloud_build(words: list[str]) -> int:
 
 
 def _steps(file: Path) -> Iterator[list[str]]:
-    from stoker.schema.dialects.document import load
+    from stoker.compat.dialects.document import load
 
     steps = load(file).get("steps")
     for step in steps if isinstance(steps, list) else []:

@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 from stoker.cli.output import say
 from stoker.cli.shipment import Shipment
-from stoker.connection import API, Connection
+from stoker.client.connection import API, Connection
 from stoker.errors import ConflictError, NotFoundError, ServerError
-from stoker.home import Home
+from stoker.host.home import Home
 
 
 class Door:
@@ -75,6 +75,6 @@ def _connection(home: Home) -> Connection:
             return connection
         except ServerError:
             connection.close()
-    from stoker.client import connect
+    from stoker.client.client import connect
 
     return Connection(connect(home).address)

@@ -35,7 +35,7 @@ class Given:
     @property
     def signature_name(self) -> str | None:
         """What a whole request asks for."""
-        from stoker.predict.formats.lines import json_request
+        from stoker.predict.instances.lines import json_request
 
         if self.form != "json_request":
             return None
@@ -63,7 +63,7 @@ class Given:
     def _parsed(self, signature: "Signature") -> list[Any]:
         import io
 
-        from stoker.predict.formats import csv, example, lines, tfrecord
+        from stoker.predict.instances import csv, example, lines, tfrecord
 
         match self.form:
             case "json_instances":
@@ -111,7 +111,7 @@ def _cell(row: Any, key: str) -> str:
 
 
 def _read(name: str) -> bytes:
-    from stoker.predict.formats.lines import MAX_BYTES
+    from stoker.predict.instances.lines import MAX_BYTES
 
     try:
         if name == "-":
@@ -132,7 +132,7 @@ def _read(name: str) -> bytes:
 
 
 def _read_url(url: str, most: int) -> bytes:
-    from stoker.home import Home
+    from stoker.host.home import Home
     from stoker.storage import Storage
 
     with Storage(Home.find().root).open_url(url) as file:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stoker.cli import flags, logs, submit, submit_prediction
-from stoker.cli.gcloud import Wanted, add_format_flag, add_global_flags, print_as, read_filter, sort_by
+from stoker.cli.aiplatform.gcloud import Wanted, add_format_flag, add_global_flags, print_as, read_filter, sort_by
 from stoker.cli.output import STATE_COLOURS, ago, duration, print_json, say, table
 from stoker.cli.parser import Arguments, Parser
 from stoker.errors import UsageError
@@ -132,7 +132,7 @@ def metrics(arguments: Arguments) -> None:
 
 
 def list_jobs(arguments: Arguments) -> None:
-    from stoker.client import connect
+    from stoker.client.client import connect
 
     wanted = read_filter(arguments.filter) if arguments.filter else Wanted()
     labels = {**wanted.labels, **(flags.merged(arguments.label) or {})}
@@ -169,7 +169,7 @@ def jobs_table(found: "Sequence[JobSummary]", *, now: float) -> str:
 
 
 def wait(arguments: Arguments) -> int:
-    from stoker.client import connect
+    from stoker.client.client import connect
 
     client = connect()
     deadline = None if arguments.timeout is None else time.monotonic() + arguments.timeout
@@ -187,28 +187,28 @@ def wait(arguments: Arguments) -> int:
 
 
 def cancel(arguments: Arguments) -> None:
-    from stoker.client import connect
+    from stoker.client.client import connect
 
     client = connect()
     _show(arguments, [client.cancel(name) for name in arguments.names])
 
 
 def pause(arguments: Arguments) -> None:
-    from stoker.client import connect
+    from stoker.client.client import connect
 
     client = connect()
     _show(arguments, [client.pause(name) for name in arguments.names])
 
 
 def resume(arguments: Arguments) -> None:
-    from stoker.client import connect
+    from stoker.client.client import connect
 
     client = connect()
     _show(arguments, [client.resume(name) for name in arguments.names])
 
 
 def update(arguments: Arguments) -> None:
-    from stoker.client import connect
+    from stoker.client.client import connect
 
     changes_labels = arguments.update_labels or arguments.remove_labels or arguments.clear_labels
     if not changes_labels and arguments.priority is None:

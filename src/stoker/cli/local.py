@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stoker.cli import flags, local_predict
-from stoker.cli.gcloud import add_global_flags, unused_global_flags
+from stoker.cli.aiplatform.gcloud import add_global_flags, unused_global_flags
 from stoker.cli.old_times import with_old_times
 from stoker.cli.output import say
 from stoker.cli.parser import Arguments, Parser
@@ -61,7 +61,7 @@ def build(parser: Parser) -> None:
 
 
 def train(arguments: Arguments) -> int:
-    from stoker.home import Home
+    from stoker.host.home import Home
     from stoker.packaging.tree import source_of_package
     from stoker.supervisor.here import run_here
 
@@ -168,7 +168,7 @@ def _is_torch(code: Code) -> bool:
 
 def _chief_name(arguments: Arguments) -> str:
     """`master` where the runtime's TensorFlow is older than 2, as gcloud had it."""
-    from stoker.home import Home
+    from stoker.host.home import Home
     from stoker.packaging.installed import Installed
     from stoker.packaging.runtimes import choose
 

@@ -1,6 +1,6 @@
 """`stoker local predict`: a model in a folder or bucket predicts here, without a server."""
 
-from stoker.cli.gcloud import add_global_flags
+from stoker.cli.aiplatform.gcloud import add_global_flags
 from stoker.cli.instances import add_instance_flags, given, print_predictions
 from stoker.cli.parser import Arguments, Parser
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stoker.cli import flags
-from stoker.cli.gcloud import add_global_flags, replica_of_task
+from stoker.cli.aiplatform.gcloud import add_global_flags, replica_of_task
 from stoker.cli.output import LEVEL_COLOURS, duration, has_colours, paint, say
 from stoker.cli.parser import Arguments, Parser
 
 if TYPE_CHECKING:
-    from stoker.client import Client
+    from stoker.client.client import Client
     from stoker.schema.record import Job, LogBlock
 
 Filters = dict[str, str | int | float | None]
@@ -38,13 +38,13 @@ def add_log_flags(parser: Parser) -> None:
 
 
 def stream_logs(arguments: Arguments) -> int:
-    from stoker.client import connect
+    from stoker.client.client import connect
 
     return follow(connect(), arguments.name, filters=read_filters(arguments), as_json=arguments.json)
 
 
 def logs(arguments: Arguments) -> int:
-    from stoker.client import connect
+    from stoker.client.client import connect
 
     client = connect()
     filters = read_filters(arguments)

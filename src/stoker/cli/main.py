@@ -29,20 +29,20 @@ NOUNS: dict[str, Noun] = {
     "recipes": Noun("stoker.cli.recipes", "what the recipes can find out about your data"),
     "local": Noun("stoker.cli.local", "run a training package here, in the foreground"),
     "jobs": Noun("stoker.cli.jobs", "submit jobs, watch them, steer them"),
-    "experiment": Noun("stoker.cli.experiment", "search hyperparameters: many trials of one package"),
-    "trial": Noun("stoker.cli.trial", "one trial of an experiment: what it is, its log, its checkpoint"),
-    "checkpoint": Noun("stoker.cli.checkpoint", "what trials saved: list, describe, download, delete"),
-    "job": Noun("stoker.cli.job", "run any script as a job, from Determined's file; the queue"),
-    "cmd": Noun("stoker.cli.cmd", "run any command as a job"),
-    "tensorboard": Noun("stoker.cli.tensorboard", "TensorBoard over the event files of experiments"),
-    "notebook": Noun("stoker.cli.notebook", "JupyterLab as a job"),
-    "shell": Noun("stoker.cli.shell", "a shell as a job, and terminals in it"),
+    "experiment": Noun("stoker.cli.determined.experiment", "search hyperparameters: many trials of one package"),
+    "trial": Noun("stoker.cli.determined.trial", "one trial of an experiment: what it is, its log, its checkpoint"),
+    "checkpoint": Noun("stoker.cli.determined.checkpoint", "what trials saved: list, describe, download, delete"),
+    "job": Noun("stoker.cli.determined.job", "run any script as a job, from Determined's file; the queue"),
+    "cmd": Noun("stoker.cli.determined.cmd", "run any command as a job"),
+    "tensorboard": Noun("stoker.cli.determined.tensorboard", "TensorBoard over the event files of experiments"),
+    "notebook": Noun("stoker.cli.determined.notebook", "JupyterLab as a job"),
+    "shell": Noun("stoker.cli.determined.shell", "a shell as a job, and terminals in it"),
     "models": Noun("stoker.cli.models", "the registry: models, and what jobs made of them"),
     "versions": Noun("stoker.cli.versions", "versions of a registered model"),
     "predict": Noun("stoker.cli.predict", "predict with a registered model, here or by `stoker serve`"),
     "preview-search": Noun("stoker.cli.preview_search", "say what a search would do and cost; no server needed"),
-    "migrate": Noun("stoker.cli.migrate", "what a directory written for AI Platform or Determined comes to here"),
-    "gcloud-shim": Noun("stoker.cli.gcloud_shim", "a gcloud and a gsutil for scripts that call them"),
+    "migrate": Noun("stoker.cli.aiplatform.migrate", "check how an AI Platform or Determined project will run here"),
+    "gcloud-shim": Noun("stoker.cli.aiplatform.gcloud_shim", "a gcloud and a gsutil for scripts that call them"),
     "check": Noun("stoker.cli.check", "say what a package needs, and whether a runtime has it"),
     "runtimes": Noun("stoker.cli.runtimes", "the Pythons that jobs can run on"),
     "pools": Noun("stoker.cli.pools", "where jobs run, and how full it is"),
@@ -121,11 +121,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(words: list[str]) -> int:
     """Do what the words say. Raises StokerError."""
     if words and words[0] in ("gcloud", "gsutil", "docker"):
-        from stoker.cli.gcloud_shim import call
+        from stoker.cli.aiplatform.gcloud_shim import call
 
         return call(words)
     if words and words[0] in _DETERMINED:
-        from stoker.cli.det import call as call_det
+        from stoker.cli.determined.det import call as call_det
 
         return call_det(words[1:] if words[0] == "det" else words)
     while words and words[0] in _GCLOUD_PREFIXES:

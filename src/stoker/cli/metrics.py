@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def metrics(arguments: Arguments) -> None:
-    from stoker.client import connect
+    from stoker.client.client import connect
 
     points = connect().metrics(arguments.name)
     if arguments.json:

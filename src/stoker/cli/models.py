@@ -4,14 +4,14 @@ import time
 from typing import TYPE_CHECKING
 
 from stoker.cli import flags
-from stoker.cli.gcloud import add_global_flags, add_region_flag
+from stoker.cli.aiplatform.gcloud import add_global_flags, add_region_flag
 from stoker.cli.output import ago, print_json, say, table
 from stoker.cli.parser import Arguments, Parser
 from stoker.cli.version_report import print_version, print_versions
 from stoker.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
-    from stoker.client import Client
+    from stoker.client.client import Client
     from stoker.schema.registry import RegisteredModel, Version
 
 
@@ -97,7 +97,7 @@ def _add_words(command: Parser) -> None:
 
 
 def list_models(arguments: Arguments) -> None:
-    from stoker.client import connect
+    from stoker.client.client import connect
 
     found = connect().models()
     if arguments.json:
@@ -113,7 +113,7 @@ def list_models(arguments: Arguments) -> None:
 
 
 def create(arguments: Arguments) -> None:
-    from stoker.client import connect
+    from stoker.client.client import connect
     from stoker.schema.registry import NewModel
 
     given = {"name": arguments.name, "description": arguments.description}
@@ -125,7 +125,7 @@ def create(arguments: Arguments) -> None:
 
 
 def describe(arguments: Arguments) -> None:
-    from stoker.client import connect
+    from stoker.client.client import connect
 
     client = connect()
     model = client.model(arguments.name)
@@ -147,21 +147,21 @@ def describe(arguments: Arguments) -> None:
 
 
 def delete(arguments: Arguments) -> None:
-    from stoker.client import connect
+    from stoker.client.client import connect
 
     connect().delete_model(arguments.name)
     say(f"Deleted model [{arguments.name}].")
 
 
 def list_versions(arguments: Arguments) -> None:
-    from stoker.client import connect
+    from stoker.client.client import connect
 
     found = connect().versions(arguments.name)
     print_json(found) if arguments.json else print_versions(found)
 
 
 def register(arguments: Arguments) -> None:
-    from stoker.client import connect
+    from stoker.client.client import connect
 
     client = connect()
     client.job(arguments.job)  # a model must not be made for a job that is not there
@@ -170,8 +170,8 @@ def register(arguments: Arguments) -> None:
 
 
 def register_version(arguments: Arguments) -> None:
-    from stoker.cli.experiment_lookup import find_trial
-    from stoker.client import connect
+    from stoker.cli.determined.experiment_lookup import find_trial
+    from stoker.client.client import connect
 
     client = connect()
     source = str(arguments.source)

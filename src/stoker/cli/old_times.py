@@ -10,16 +10,16 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from stoker.cli.output import say
+from stoker.compat.dialects.reading import Values, overlay
 from stoker.errors import UsageError
-from stoker.home import write_private
-from stoker.schema.dialects.reading import Values, overlay
+from stoker.host.home import write_private
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from stoker.cli.shipment import Code
     from stoker.compat.supply import Program
-    from stoker.home import Home
+    from stoker.host.home import Home
 
 _KEPT = {"python", "requirements", "variables", "notes"}
 _FORMAT = 10  # of what is kept; raised when the rules change

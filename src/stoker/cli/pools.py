@@ -60,7 +60,7 @@ def build(parser: Parser) -> None:
 
 
 def list_pools(arguments: Arguments) -> None:
-    from stoker.client import connect
+    from stoker.client.client import connect
 
     pools = connect().pools()
     if arguments.json:
@@ -70,7 +70,7 @@ def list_pools(arguments: Arguments) -> None:
 
 
 def describe_pool(arguments: Arguments) -> None:
-    from stoker.client import connect
+    from stoker.client.client import connect
 
     found = named(connect().pools(), arguments.name)
     if arguments.json:
@@ -92,7 +92,7 @@ def named(pools: "Sequence[PoolStatus]", name: str) -> "PoolStatus":
 
 def add_pool(arguments: Arguments) -> None:
     from stoker.errors import ConflictError, UsageError
-    from stoker.home import Home
+    from stoker.host.home import Home
 
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", arguments.name):
         raise UsageError(f"A pool cannot be called {arguments.name!r}: letters, digits, _ and -, as in `gpu-pool`.")
@@ -128,9 +128,9 @@ def add_pool(arguments: Arguments) -> None:
 
 
 def remove_pool(arguments: Arguments) -> None:
-    from stoker.client import connect
+    from stoker.client.client import connect
     from stoker.errors import ConflictError, NotFoundError
-    from stoker.home import Home
+    from stoker.host.home import Home
 
     home = Home.find()
     text = _config_text(home.config)

@@ -6,7 +6,7 @@ import urllib.request
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from stoker.cli.gcloud import add_global_flags
+from stoker.cli.aiplatform.gcloud import add_global_flags
 from stoker.cli.instances import Given, add_instance_flags, given, print_predictions
 from stoker.cli.parser import Arguments, Parser
 from stoker.errors import StokerError, UsageError
@@ -46,7 +46,7 @@ def predict(arguments: Arguments) -> None:
 
 
 def _here(arguments: Arguments, which: "Reference", what: Given) -> list[Any]:
-    from stoker.client import connect
+    from stoker.client.client import connect
     from stoker.predict.loading import MadeOn, load
 
     version = connect().version(which)

@@ -28,7 +28,7 @@ def infer(arguments: Arguments) -> None:
         from stoker.recipes.tabular.infer import guess, source_of
     except ImportError as error:
         raise UsageError(f"This needs {error.name}: pip install 'stoker[tabular]'.") from error
-    from stoker.home import Home
+    from stoker.host.home import Home
     from stoker.storage import Storage
 
     output = None if arguments.output is None else Path(arguments.output)

@@ -38,7 +38,7 @@ def build(parser: Parser) -> None:
 
 
 def list_all(arguments: Arguments) -> None:
-    from stoker.home import Home
+    from stoker.host.home import Home
     from stoker.packaging.runtimes import list_runtimes
 
     runtimes = list_runtimes(Home.find().make())
@@ -50,7 +50,7 @@ def list_all(arguments: Arguments) -> None:
 
 
 def add(arguments: Arguments) -> None:
-    from stoker.home import Home
+    from stoker.host.home import Home
     from stoker.packaging.runtimes import add_runtime
 
     runtime = add_runtime(Home.find().make(), arguments.name, python=arguments.python)
@@ -59,7 +59,7 @@ def add(arguments: Arguments) -> None:
 
 
 def remove(arguments: Arguments) -> None:
-    from stoker.home import Home
+    from stoker.host.home import Home
     from stoker.packaging.runtimes import remove_runtime
 
     remove_runtime(Home.find(), arguments.name)

@@ -8,8 +8,8 @@ from typing import Any
 
 from stoker.cli.output import say
 from stoker.cli.parser import Parser
+from stoker.compat.dialects.reading import Reading, Values
 from stoker.errors import ConfigError, UsageError
-from stoker.schema.dialects.reading import Reading, Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def add_config_flags(command: Parser) -> None:
 
 def load_config(file: Path, *, template: Path | None = None, overrides: Sequence[Override] = ()) -> Values:
     """The file as plain values, with all that is laid under and over it."""
-    from stoker.schema.dialects.document import load
+    from stoker.compat.dialects.document import load
 
     document = load(file)
     if template is not None:
@@ -63,7 +63,7 @@ def load_config(file: Path, *, template: Path | None = None, overrides: Sequence
 
 def out_of_container(document: Values) -> Values:
     """Determined's file with the paths of this machine, which is said; another one as it is."""
-    from stoker.schema.dialects.document import is_determined
+    from stoker.compat.dialects.document import is_determined
 
     if not is_determined(document):
         return document
@@ -106,7 +106,7 @@ def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Values:
 
 def read_search(document: Values, *, source: str) -> Reading:
     """The job of a search, in the shape of stoker.yaml. ConfigError names every bad field, in the file's own words."""
-    from stoker.schema.dialects import aiplatform, determined, stoker_yaml
+    from stoker.compat.dialects import aiplatform, determined, stoker_yaml
 
     if aiplatform.is_dialect(document):
         reading = aiplatform.read(document, source=source)

@@ -106,7 +106,7 @@ def serve(arguments: Arguments) -> None:
 
 def resolve(name: str) -> "Located":
     """Where the model is, on this machine; fetched first if it lies elsewhere. NotFoundError, ConfigError."""
-    from stoker.home import Home
+    from stoker.host.home import Home
     from stoker.predict.fetching import local_folder
     from stoker.predict.online.settings import Located
 
@@ -115,7 +115,7 @@ def resolve(name: str) -> "Located":
     if reference is None:
         folder = local_folder(name, home=home).absolute()
         return Located(name=_name_in(folder), folder=str(folder))
-    from stoker.client import connect
+    from stoker.client.client import connect
 
     with connect(home) as client:
         version = client.version(reference)

@@ -12,10 +12,10 @@ from stoker.cli import flags
 from stoker.cli.output import say, show_bar
 from stoker.cli.parser import Arguments, Parser
 from stoker.errors import ConflictError, ServerError, UsageError
-from stoker.processes import ProcessId
+from stoker.host.processes import ProcessId
 
 if TYPE_CHECKING:
-    from stoker.client import Client
+    from stoker.client.client import Client
 
 _STOP_TIMEOUT_S = 30.0
 
@@ -62,7 +62,7 @@ def _add_database(command: Parser) -> None:
 
 
 def start(arguments: Arguments) -> None:
-    from stoker.client import connect
+    from stoker.client.client import connect
 
     if arguments.database:
         _refuse_if_running()
@@ -73,7 +73,7 @@ def start(arguments: Arguments) -> None:
 
 
 def _refuse_if_running() -> None:
-    from stoker.client import connect
+    from stoker.client.client import connect
 
     try:
         running = connect(start=False).health()
@@ -83,8 +83,8 @@ def _refuse_if_running() -> None:
 
 
 def stop(arguments: Arguments) -> None:
-    from stoker.client import connect
-    from stoker.home import Home
+    from stoker.client.client import connect
+    from stoker.host.home import Home
 
     try:
         client = connect(start=False)
@@ -100,8 +100,8 @@ def stop(arguments: Arguments) -> None:
 
 
 def status(arguments: Arguments) -> int:
-    from stoker.client import connect
-    from stoker.home import Home
+    from stoker.client.client import connect
+    from stoker.host.home import Home
 
     try:
         client = connect(start=False)
@@ -142,7 +142,7 @@ def serve(arguments: Arguments) -> None:
 
 def copy_store(arguments: Arguments) -> None:
     from stoker.engines.local import local_capacity
-    from stoker.home import Home
+    from stoker.host.home import Home
     from stoker.server.settings import load_settings
     from stoker.server.store.copy import copy_all
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from stoker.cli.output import say
+from stoker.compat.dialects.reading import Values, overlay
 from stoker.errors import StokerError, UsageError
-from stoker.schema.dialects.reading import Values, overlay
 
 if TYPE_CHECKING:
-    from stoker.home import Home
+    from stoker.host.home import Home
     from stoker.packaging.package import Package
     from stoker.packaging.project import Project
     from stoker.packaging.tree import Source, Tree

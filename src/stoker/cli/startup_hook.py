@@ -8,7 +8,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from stoker.cli.output import say
-from stoker.schema.dialects.reading import Values, overlay
+from stoker.compat.dialects.reading import Values, overlay
 
 if TYPE_CHECKING:
     from stoker.cli.shipment import Code

@@ -138,7 +138,7 @@ def du(arguments: Arguments) -> None:
 def serve(arguments: Arguments) -> None:
     from stoker.gateway import variables
     from stoker.gateway.server import Gateway
-    from stoker.home import Home
+    from stoker.host.home import Home
 
     try:
         gateway = Gateway(Home.find().make().root, port=arguments.port)
@@ -176,7 +176,7 @@ def _json(command: Parser) -> None:
 
 
 def _storage() -> "Storage":
-    from stoker.home import Home
+    from stoker.host.home import Home
     from stoker.storage.access import Storage
 
     return Storage(Home.find().root)

@@ -9,18 +9,18 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stoker.cli import training_flags
+from stoker.cli.aiplatform import training_flags
+from stoker.cli.aiplatform.gcloud import add_format_flag, print_as
 from stoker.cli.door import Door
-from stoker.cli.gcloud import add_format_flag, print_as
 from stoker.cli.old_times import with_old_times
 from stoker.cli.output import say
 from stoker.cli.parser import Arguments, Parser
 from stoker.cli.shipment import Code, Shipment, check_environment, is_local, look_at, pack_up, writable
+from stoker.compat.dialects.reading import Values
 from stoker.errors import UsageError
-from stoker.schema.dialects.reading import Values
 
 if TYPE_CHECKING:
-    from stoker.home import Home
+    from stoker.host.home import Home
 
 # Of meaning where an image's Dockerfile is run.
 _OF_IMAGES = ("masterConfig.imageUri", "masterConfig.containerCommand", "masterConfig.containerArgs")
@@ -65,7 +65,7 @@ def _add_afterwards(command: Parser) -> None:
 
 
 def submit_training(arguments: Arguments) -> int:
-    from stoker.home import Home
+    from stoker.host.home import Home
 
     reading = training_flags.read(arguments)
     image = _image(arguments, reading.values.get("module"), reading.packages)
@@ -99,7 +99,7 @@ def _master_config(arguments: Arguments) -> dict[str, Any]:
     """`masterConfig` of the job file; empty without one."""
     if not arguments.config:
         return {}
-    from stoker.schema.dialects.document import load
+    from stoker.compat.dialects.document import load
 
     training = load(Path(arguments.config)).get("trainingInput")
     master = training.get("masterConfig") if isinstance(training, dict) else None
@@ -107,10 +107,10 @@ def _master_config(arguments: Arguments) -> dict[str, Any]:
 
 
 def create(arguments: Arguments) -> int:
-    from stoker.home import Home
+    from stoker.compat.dialects import stoker_yaml
+    from stoker.compat.dialects.document import load
+    from stoker.host.home import Home
     from stoker.packaging.tree import source_of_directory
-    from stoker.schema.dialects import stoker_yaml
-    from stoker.schema.dialects.document import load
 
     file = Path(arguments.file)
     values = stoker_yaml.read(load(file), source=str(file)).values
@@ -163,7 +163,7 @@ def _submit(arguments: Arguments, values: Values, code: Code | None, packages: t
     if not arguments.stream_logs:
         return 0
     from stoker.cli.logs import follow
-    from stoker.client import connect
+    from stoker.client.client import connect
 
     return follow(connect(home), job["id"])
 
@@ -172,7 +172,7 @@ def _stage(arguments: Arguments, shipment: Shipment, code: Code | None, *, home:
     """Lay the code out in the staging bucket, if there is one, once it is known that the server would take the job."""
     if not getattr(arguments, "staging_bucket", None):
         return
-    from stoker.cli.staging import checked_bucket, stage
+    from stoker.cli.aiplatform.staging import checked_bucket, stage
 
     bucket = checked_bucket(arguments.staging_bucket)
     Door(home).dry_run(shipment)

@@ -7,8 +7,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from stoker.cli import flags
+from stoker.cli.aiplatform.gcloud import add_format_flag, add_global_flags
 from stoker.cli.door import Door
-from stoker.cli.gcloud import add_format_flag, add_global_flags
 from stoker.cli.output import say
 from stoker.cli.parser import Arguments, Parser
 from stoker.cli.shipment import Shipment
@@ -16,9 +16,9 @@ from stoker.cli.submit import tell_submitted
 from stoker.errors import UsageError
 
 if TYPE_CHECKING:
-    from stoker.client import Client
-    from stoker.home import Home
-    from stoker.schema.dialects.reading import Values
+    from stoker.client.client import Client
+    from stoker.compat.dialects.reading import Values
+    from stoker.host.home import Home
 
 FORMATS = ("text", "csv", "tf-record", "tf-record-gzip", "parquet")
 COMMAND = ("python", "-m", "stoker.predict.batch")
@@ -80,8 +80,8 @@ def _add_size(command: Parser) -> None:
 
 
 def submit_prediction(arguments: Arguments) -> int:
-    from stoker.client import connect
-    from stoker.home import Home
+    from stoker.client.client import connect
+    from stoker.host.home import Home
 
     if arguments.model_dir and arguments.version:
         raise UsageError("--version is of a registered --model; a --model-dir has none. Leave it out.")
@@ -164,7 +164,7 @@ def _registered(arguments: Arguments, client: "Client") -> dict[str, Any]:
 
 def _workers(arguments: Arguments, inputs: list[str], output: str, client: "Client", *, home: "Home") -> int:
     """As many as the pool has room for, the data is worth, and the user allows. Missing inputs are found here."""
-    from stoker.predict.batch_plan import listed, read_plan
+    from stoker.predict.batch.plan import listed, read_plan
     from stoker.storage import Storage
 
     storage = Storage(home.root)

@@ -19,7 +19,7 @@ def build(parser: Parser) -> None:
 
 
 def show(arguments: Arguments) -> None:
-    from stoker.client import connect
+    from stoker.client.client import connect
 
     url = page_url(connect())
     print(url)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker.cli import flags
-from stoker.cli.gcloud import add_global_flags, add_region_flag
+from stoker.cli.aiplatform.gcloud import add_global_flags, add_region_flag
 from stoker.cli.output import print_json, say
 from stoker.cli.parser import Arguments, Parser
 from stoker.cli.version_report import print_version, print_versions
@@ -123,7 +123,7 @@ def _build_create(parser: Parser) -> None:
 
 
 def create(arguments: Arguments) -> None:
-    from stoker.client import connect
+    from stoker.client.client import connect
     from stoker.schema.registry import NewVersion, Reference
 
     model = Reference.parse(arguments.model).model
@@ -134,7 +134,7 @@ def create(arguments: Arguments) -> None:
 
 
 def list_versions(arguments: Arguments) -> None:
-    from stoker.client import connect
+    from stoker.client.client import connect
 
     found = connect().versions(arguments.model)
     if arguments.json:
@@ -146,7 +146,7 @@ def list_versions(arguments: Arguments) -> None:
 
 
 def describe(arguments: Arguments) -> None:
-    from stoker.client import connect
+    from stoker.client.client import connect
     from stoker.schema.registry import Reference
 
     which = Reference.parse(arguments.model, arguments.version)
@@ -155,7 +155,7 @@ def describe(arguments: Arguments) -> None:
 
 
 def set_default(arguments: Arguments) -> None:
-    from stoker.client import connect
+    from stoker.client.client import connect
     from stoker.schema.registry import Reference
 
     which = Reference.parse(arguments.model, arguments.version)
@@ -166,7 +166,7 @@ def set_default(arguments: Arguments) -> None:
 
 
 def set_alias(arguments: Arguments) -> None:
-    from stoker.client import connect
+    from stoker.client.client import connect
     from stoker.schema.registry import Reference
 
     which = Reference.parse(arguments.model, arguments.version)
@@ -177,14 +177,14 @@ def set_alias(arguments: Arguments) -> None:
 
 
 def remove_alias(arguments: Arguments) -> None:
-    from stoker.client import connect
+    from stoker.client.client import connect
 
     connect().delete_alias(arguments.model, arguments.alias)
     say(f"{arguments.model}@{arguments.alias} is gone.")
 
 
 def delete(arguments: Arguments) -> None:
-    from stoker.client import connect
+    from stoker.client.client import connect
     from stoker.schema.registry import Reference
 
     which = Reference.parse(arguments.model, arguments.version)
@@ -251,7 +251,7 @@ def _values(arguments: Arguments) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    from stoker.schema.dialects.document import load
+    from stoker.compat.dialects.document import load
 
     found = load(path)
     unknown = sorted(found.keys() - _FIELDS.keys() - _OF_THE_CLOUD)

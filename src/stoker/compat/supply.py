@@ -37,7 +37,7 @@ from stoker.errors import UsageError
 
 if TYPE_CHECKING:
     from stoker.compat.images import Uses
-    from stoker.home import Home
+    from stoker.host.home import Home
     from stoker.packaging.installed import Installed
     from stoker.packaging.runtimes import Runtime
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from stoker.home import Home
-from stoker.processes import ProcessId
+from stoker.host.home import Home
+from stoker.host.processes import ProcessId
 
 _TINY = 1e-9
 

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoker import processes
 from stoker.engines import traces
 from stoker.engines.base import Liveness
 from stoker.engines.gpus import start_on_gpus
 from stoker.engines.nursery import Nursery, Unanswered
 from stoker.errors import StokerError
-from stoker.home import Home
-from stoker.processes import ProcessId
+from stoker.host import processes
+from stoker.host.home import Home
+from stoker.host.processes import ProcessId
 from stoker.schema.job import Share
 from stoker.schema.launch import Launch
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from stoker.processes import ProcessId
+from stoker.host.processes import ProcessId
 
 _ROOM = " " * 4096  # a word that its forks overwrite with their own, so that they are found by their command line
 _ANSWER_S = 10.0
@@ -37,7 +37,7 @@ class Nursery:
         if self._socket is not None:
             return
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        words = [self._python, "-P", "-m", "stoker.supervisor.nursery", _ROOM]
+        words = [self._python, "-P", "-m", "stoker.supervisor.warm.nursery", _ROOM]
         with its:
             self._pid = os.posix_spawn(
                 self._python,

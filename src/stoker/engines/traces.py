@@ -8,9 +8,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from stoker import processes
-from stoker.home import end_of
-from stoker.processes import ProcessId
+from stoker.host import processes
+from stoker.host.home import end_of
+from stoker.host.processes import ProcessId
 
 _LOG_BYTES = 2000
 _LAST_EVENT_BYTES = 200_000  # a long traceback is in it

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, BinaryIO
 
+from stoker.formats.checksum import CHUNK_BYTES
 from stoker.gateway.conditions import check_of, is_generation, is_unchanged
 from stoker.gateway.errors import ApiError, error_response, no_object
 from stoker.gateway.http import Request, Response
 from stoker.gateway.resources import content_type, etag, json_response, object_resource, patched, read_json, writable
 from stoker.gateway.shelf import Bucket, ReplacedError
-from stoker.storage.checksum import CHUNK_BYTES
 from stoker.storage.glob import compiled
 from stoker.storage.root import Check, Folder, StoredObject
 

@@ -9,13 +9,13 @@ from typing import Any
 from urllib.parse import urlencode
 
 from stoker.errors import StokerError
+from stoker.formats.checksum import CHUNK_BYTES
 from stoker.gateway.conditions import check_of
 from stoker.gateway.errors import ApiError
 from stoker.gateway.http import Body, Request, Response
 from stoker.gateway.multipart import split_parts
 from stoker.gateway.resources import json_response, object_resource, parse_json, read_all, read_json, writable
 from stoker.gateway.shelf import Bucket
-from stoker.storage.checksum import CHUNK_BYTES
 from stoker.storage.draft import Draft
 from stoker.storage.root import Check, StoredObject
 

@@ -6,13 +6,13 @@ import re
 import threading
 from dataclasses import dataclass, field, replace
 
+from stoker.formats.checksum import CHUNK_BYTES
 from stoker.gateway import objects
 from stoker.gateway.errors import ApiError
 from stoker.gateway.http import Request, Response
 from stoker.gateway.resources import etag, read_all
 from stoker.gateway.shelf import Bucket
 from stoker.gateway.uploads import append, hashes, store, verify
-from stoker.storage.checksum import CHUNK_BYTES
 from stoker.storage.draft import Draft
 
 _NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"

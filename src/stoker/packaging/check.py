@@ -9,7 +9,7 @@ from pathlib import Path
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from stoker.errors import UsageError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.packaging.installed import Installed
 from stoker.packaging.needs import Needs
 from stoker.packaging.package import hash_of

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stoker.home import Home, write_private
+from stoker.host.home import Home, write_private
 from stoker.packaging.fingerprint import fingerprint
 from stoker.packaging.layer import MENDS, installed_in, make_layer, mend, provided_commands, provided_folder
 from stoker.packaging.needs import Needs

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.packaging.runtimes import Runtime
 
 # Before user code: what waits for TensorFlow to be imported, where gs:// paths are to be led elsewhere than to Google.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stoker.errors import StokerError, UsageError
-from stoker.home import Home
+from stoker.host.home import Home
 
 if TYPE_CHECKING:
     from stoker.schema.job import EnvironmentSpec

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stoker.home import Home, write_private
+from stoker.host.home import Home, write_private
 from stoker.packaging.runtimes import Runtime, default_runtime
 from stoker.packaging.tree import Tree
 

@@ -11,7 +11,7 @@ from typing import Any
 from packaging.requirements import Requirement
 
 from stoker.errors import StokerError, UsageError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.packaging.declared import Declared, read_pyproject, read_setup_cfg, roots_of
 from stoker.packaging.environment import prepare
 from stoker.packaging.requirements import (

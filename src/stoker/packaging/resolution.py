@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from stoker.home import Home, write_private
+from stoker.host.home import Home, write_private
 
 
 @dataclass(frozen=True, slots=True)

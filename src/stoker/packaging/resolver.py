@@ -9,7 +9,7 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 
 from stoker.errors import UsageError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.packaging.installed import Installed
 from stoker.packaging.needs import Needs
 from stoker.packaging.requirements import OVERRIDE, PASSED_ON, hashes_of, name_of, without_hashes

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stoker.errors import ConflictError, NotFoundError, StokerError, UsageError
-from stoker.home import Home, write_private
+from stoker.host.home import Home, write_private
 from stoker.packaging.interpreters import OLDEST, Interpreter, find_pythons, probe, this_interpreter
 
 DEFAULT = "default"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.packaging.fingerprint import fingerprint
 from stoker.packaging.installed import Distribution, Installed
 from stoker.packaging.layer import make_venv

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoker import processes
 from stoker.errors import StokerError
+from stoker.host import processes
 from stoker.packaging.pip_settings import uv_settings
 from stoker.packaging.runtimes import Runtime
 

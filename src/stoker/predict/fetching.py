@@ -7,7 +7,7 @@ import uuid
 from pathlib import Path
 
 from stoker.errors import ConfigError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.storage import Listed, Place, Storage
 
 _MAX_FILES = 1000  # AI Platform's own limit

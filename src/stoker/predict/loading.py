@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 from stoker.errors import ConfigError, NotFoundError, UsageError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.predict import bundle, frameworks
 from stoker.predict.base import Predictor
 from stoker.predict.fetching import local_folder
@@ -48,7 +48,7 @@ def load(
     """The model, ready to predict.
 
     A pickle or booster that was `made_on` another runtime, or that cannot be loaded by this one's libraries, is called
-    in a process of that runtime: predict/other_runtime.py.
+    in a process of that runtime: predict/elsewhere/runtime.py.
 
     `model_dir` is a bundle, or a folder with one model file that some framework wrote; a URL is fetched first. What
     runs code when it is loaded (pickles, predictor.py) is refused without a yes: `trust_pickle`, the variable
@@ -73,7 +73,7 @@ def _elsewhere(
 ) -> Predictor | None:
     """On the runtime that the model was made on; None where that is this one, or not known."""
     # By its name: it makes environments, which those who only describe models have no business with.
-    other_runtime = import_module("stoker.predict.other_runtime")
+    other_runtime = import_module("stoker.predict.elsewhere.runtime")
     other = other_runtime.wanted(folder, card, runtime=made_on.runtime)
     if other is None:
         return None

@@ -3,7 +3,7 @@
 from stoker.pytorch import samplers
 from stoker.pytorch.callbacks import PyTorchCallback
 from stoker.pytorch.context import TrainerContext, init
-from stoker.pytorch.data import DataLoader, TorchData, adapt_batch_sampler, data_length, to_device
+from stoker.pytorch.data.loader import DataLoader, TorchData, adapt_batch_sampler, data_length, to_device
 from stoker.pytorch.distributed import DistributedContext
 from stoker.pytorch.inference import TorchBatchProcessor, TorchBatchProcessorContext, torch_batch_process
 from stoker.pytorch.loading import CheckpointLoadContext, load_trial_from_checkpoint_path

@@ -17,8 +17,8 @@ from torch import nn
 import stoker.context
 from stoker.context import Context
 from stoker.errors import UsageError
-from stoker.pytorch.data import DataLoader, ValidationStream, open_validation
-from stoker.pytorch.data_device import to_device
+from stoker.pytorch.data.device import to_device
+from stoker.pytorch.data.loader import DataLoader, ValidationStream, open_validation
 from stoker.pytorch.distributed import DistributedContext
 from stoker.pytorch.metrics import FunctionReducer, MetricReducer, WrappedReducers, scalars
 from stoker.pytorch.stops import StopSignals

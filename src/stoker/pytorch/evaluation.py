@@ -6,7 +6,7 @@ from typing import Any
 from stoker.errors import UsageError
 from stoker.pytorch import parallel
 from stoker.pytorch.callbacks import Callbacks
-from stoker.pytorch.data import open_validation
+from stoker.pytorch.data.loader import open_validation
 from stoker.pytorch.metrics import MetricWindow, Reducer, Weighted, as_metrics, reduce_values
 from stoker.pytorch.trial import PyTorchTrial, check_evaluates, overrides, takes_batch_idx
 from stoker.pytorch.trial_context import PyTorchTrialContext

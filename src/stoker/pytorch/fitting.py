@@ -14,7 +14,7 @@ from stoker.errors import StokerError
 from stoker.pytorch import rng, snapshot
 from stoker.pytorch.callbacks import Callbacks
 from stoker.pytorch.checkpoint import Checkpoint, read_checkpoint
-from stoker.pytorch.data import TrainingStream, open_training
+from stoker.pytorch.data.loader import TrainingStream, open_training
 from stoker.pytorch.evaluation import Evaluation
 from stoker.pytorch.metrics import MetricWindow, Reducer, as_metrics, reduce_values
 from stoker.pytorch.plan import Plan, Standing, score_of

@@ -21,7 +21,7 @@ from torch import nn
 from stoker.context import Context
 from stoker.errors import UsageError
 from stoker.pytorch.batch_process import TorchBatchProcessor, TorchBatchProcessorContext, torch_batch_process
-from stoker.pytorch.data import open_validation
+from stoker.pytorch.data.loader import open_validation
 from stoker.pytorch.distributed import DistributedContext
 from stoker.pytorch.parallel import evaluating, is_sharded
 from stoker.pytorch.stops import StopSignals, StopVote

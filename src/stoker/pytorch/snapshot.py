@@ -18,7 +18,7 @@ from stoker.errors import UsageError
 from stoker.pytorch import parallel, rng
 from stoker.pytorch.callbacks import Callbacks
 from stoker.pytorch.checkpoint import Checkpoint
-from stoker.pytorch.data import TrainingStream
+from stoker.pytorch.data.loader import TrainingStream
 from stoker.pytorch.trial_context import PyTorchTrialContext
 
 logger = logging.getLogger(__name__)

@@ -7,8 +7,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from stoker.storage.tfrecord import framed
-from stoker.storage.wire import FIXED32, FIXED64, bytes_field, number_field, varint
+from stoker.formats.protobuf import FIXED32, FIXED64, bytes_field, number_field, varint
+from stoker.formats.tfrecord import framed
 
 
 class EventFile:

@@ -7,7 +7,7 @@ import torch
 
 from stoker.errors import UsageError
 from stoker.pytorch.callbacks import PyTorchCallback
-from stoker.pytorch.data import data_length
+from stoker.pytorch.data.loader import data_length
 from stoker.pytorch.metrics import Reducer
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from torch import nn
 from stoker.context import Context
 from stoker.errors import UsageError
 from stoker.pytorch import parallel
-from stoker.pytorch.data import to_device
+from stoker.pytorch.data.loader import to_device
 from stoker.pytorch.distributed import DistributedContext
 from stoker.pytorch.metrics import FunctionReducer, MetricReducer, WrappedReducers
 from stoker.pytorch.precision import Precision, autocast_forward, use_fused_kernels

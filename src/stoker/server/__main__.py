@@ -18,14 +18,14 @@ from pathlib import Path
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from stoker.client import is_alive
+from stoker.client.client import is_alive
 from stoker.engines.local import LocalEngine, local_capacity
 from stoker.errors import ConflictError, StokerError, UsageError
-from stoker.home import Home, ServerAddress
+from stoker.host.home import Home, ServerAddress
 from stoker.server.app import Server, create_app
-from stoker.server.live import Live
-from stoker.server.pools import Engines, Pools
-from stoker.server.scheduler import Scheduler
+from stoker.server.live.wakeups import Live
+from stoker.server.scheduling.pools import Engines, Pools
+from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.settings import DATABASE_VARIABLE, Settings, load_settings
 from stoker.server.store.base import Store
 from stoker.server.store.sql import open_store

@@ -14,13 +14,12 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp
 
 from stoker.errors import ConfigError, StokerError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.server.auth import API, Gate, TooLargeError
-from stoker.server.hub import Hub
-from stoker.server.live import Live
-from stoker.server.log_lines import LogLines
-from stoker.server.pool_views import Clusters, NoClusters, PoolViews
-from stoker.server.registry import Registry
+from stoker.server.live.fanout import Hub
+from stoker.server.live.topics import Topics
+from stoker.server.live.wakeups import Live
+from stoker.server.registry.registry import Registry
 from stoker.server.routes.code import CodeRoutes
 from stoker.server.routes.jobs import JobRoutes
 from stoker.server.routes.logs import LogRoutes
@@ -33,12 +32,13 @@ from stoker.server.routes.runs import RunRoutes
 from stoker.server.routes.searches import SearchRoutes
 from stoker.server.routes.system import SystemRoutes
 from stoker.server.routes.views import ViewRoutes
-from stoker.server.scheduler import Scheduler
-from stoker.server.search_status import SearchViews
+from stoker.server.scheduling.scheduler import Scheduler
+from stoker.server.searches.status import SearchViews
 from stoker.server.settings import Settings
 from stoker.server.store.base import Store
-from stoker.server.topics import Topics
-from stoker.server.trial_columns import TrialColumns
+from stoker.server.views.columns import TrialColumns
+from stoker.server.views.log_lines import LogLines
+from stoker.server.views.pools import Clusters, NoClusters, PoolViews
 
 _ABOUT = """Submit training packages as jobs, watch and steer them.
 

@@ -27,7 +27,7 @@ from typing import Any, BinaryIO
 from urllib.parse import quote, unquote
 
 from stoker.errors import NotFoundError
-from stoker.storage.checksum import crc32c_of, is_crc32c_fast, md5_of
+from stoker.formats.checksum import crc32c_of, is_crc32c_fast, md5_of
 from stoker.storage.draft import Draft
 from stoker.storage.files import explained, from_stat, make_draft
 from stoker.storage.root import Check, Folder, StoredObject, no_check

@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from stoker.errors import ConflictError, StokerError
-from stoker.storage.checksum import CHUNK_BYTES, is_crc32c_fast
+from stoker.formats.checksum import CHUNK_BYTES, is_crc32c_fast
 from stoker.storage.draft import Draft
 from stoker.storage.root import Root, StoredObject
 

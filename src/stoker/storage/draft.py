@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Self
 
-from stoker.storage.checksum import CHUNK_BYTES, crc32c, crc32c_of, crc32c_text, is_crc32c_fast, md5_of, md5_text
+from stoker.formats.checksum import CHUNK_BYTES, crc32c, crc32c_of, crc32c_text, is_crc32c_fast, md5_of, md5_text
 
 
 class Draft:

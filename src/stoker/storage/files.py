@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from stoker.errors import NotFoundError, StokerError
-from stoker.storage.checksum import crc32c_of, is_crc32c_fast, md5_of
+from stoker.formats.checksum import crc32c_of, is_crc32c_fast, md5_of
 from stoker.storage.draft import Draft
 from stoker.storage.root import Check, DeniedError, Folder, StoredObject, no_check
 from stoker.storage.tree import PARTIAL, Walk

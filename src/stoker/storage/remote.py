@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from stoker.errors import NotFoundError, StokerError, UsageError
-from stoker.storage.checksum import is_crc32c_fast, md5_from_hex
+from stoker.formats.checksum import is_crc32c_fast, md5_from_hex
 from stoker.storage.draft import Draft
 from stoker.storage.files import make_draft
 from stoker.storage.root import Check, DeniedError, Folder, StoredObject, no_check

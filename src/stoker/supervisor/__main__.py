@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoker.errors import ConflictError, StokerError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.supervisor.inputs import Inputs
 from stoker.supervisor.plan import Plan
 from stoker.supervisor.process import StopRequest, on_signals

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stoker.errors import NotFoundError, StokerError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.supervisor.plan import Plan
-from stoker.supervisor.reports import supervisor_log
 from stoker.supervisor.spool import acked_before
+from stoker.supervisor.tails.reports import supervisor_log
 
 if TYPE_CHECKING:
     from stoker.storage import Storage

@@ -5,9 +5,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from stoker import home
+from stoker.host import home
 from stoker.supervisor.process import Ended
-from stoker.supervisor.tail import output_source
+from stoker.supervisor.tails.output import output_source
 
 _TAIL_BYTES = 256 << 10
 _TRACEBACK = "Traceback (most recent call last):"

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.schema.launch import Launch
 from stoker.supervisor.plan import Plan
 from stoker.supervisor.process import StopRequest, on_signals
 from stoker.supervisor.spool import Spool
 from stoker.supervisor.supervise import Supervision
-from stoker.supervisor.tail import PARTIAL_BYTES
+from stoker.supervisor.tails.output import PARTIAL_BYTES
 
 
 def run_here(

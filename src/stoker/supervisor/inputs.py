@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stoker.supervisor.hypertune import HypertuneTail, metric_source
 from stoker.supervisor.plan import Plan, Replica
 from stoker.supervisor.process import STREAMS
-from stoker.supervisor.reports import SOURCE, ReportTail, supervisor_log
 from stoker.supervisor.spool import Entry, Spool
-from stoker.supervisor.tail import OutputTail, output_source
+from stoker.supervisor.tails.hypertune import HypertuneTail, metric_source
+from stoker.supervisor.tails.output import OutputTail, output_source
+from stoker.supervisor.tails.reports import SOURCE, ReportTail, supervisor_log
 
 if TYPE_CHECKING:
     from stoker.supervisor.artifacts import Artifacts, Copy
-    from stoker.supervisor.eventfiles import EventFileTail
+    from stoker.supervisor.tails.eventfiles import EventFileTail
 
 _BLOCKS = 4  # of one stream, before the others have their turn
 _COPY_S = 0.1  # how often it is asked, while a copy is waited for, whether to go on
@@ -65,7 +65,7 @@ class Inputs:
         hypertuned = (event.get("values", {}) for event in self._spool.recovered.reported)
         if _has_reported(self._run_dir / SOURCE, metric) or any(metric in values for values in hypertuned):
             return
-        from stoker.supervisor.eventfiles import EventFileTail, event_folder  # noqa: PLC0415 -- few runs need it
+        from stoker.supervisor.tails.eventfiles import EventFileTail, event_folder  # noqa: PLC0415 -- few runs need it
 
         self._metric = metric
         self._event_files = EventFileTail(

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stoker.errors import NotFoundError, ServerError, StokerError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.supervisor.plan import Plan
-from stoker.supervisor.reports import supervisor_log
 from stoker.supervisor.spool import Entry, Spool
+from stoker.supervisor.tails.reports import supervisor_log
 
 _FETCH_RETRY_S = 0.5
 _FETCH_FOR_S = 600.0
@@ -92,7 +92,7 @@ class Preparation(threading.Thread):
 
     def _fetch(self, path: str, to: Path, *, sha256: str) -> None:
         """Download to where this home keeps packages; whole or not at all. Waits for a server that is away."""
-        from stoker.connection import API, Connection  # noqa: PLC0415 -- as above
+        from stoker.client.connection import API, Connection  # noqa: PLC0415 -- as above
 
         to.parent.mkdir(parents=True, exist_ok=True)
         partial = to.with_name(f".{to.name}.{os.getpid()}")

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from stoker import processes
 from stoker.errors import StokerError
-from stoker.processes import ProcessId
+from stoker.host import processes
+from stoker.host.processes import ProcessId
 from stoker.supervisor.plan import Replica
-from stoker.supervisor.tail import output_source
+from stoker.supervisor.tails.output import output_source
 from stoker.supervisor.variables import HOST
 
 STREAMS = ("stdout", "stderr")

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from stoker.connection import API, Connection
+from stoker.client.connection import API, Connection
 from stoker.errors import NotFoundError, ServerError, StokerError, UsageError
-from stoker.home import ServerAddress
-from stoker.supervisor.reports import supervisor_log
+from stoker.host.home import ServerAddress
 from stoker.supervisor.spool import acked_before, seq_of, without_positions
+from stoker.supervisor.tails.reports import supervisor_log
 
 logger = logging.getLogger(__name__)
 

@@ -10,17 +10,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stoker import processes
 from stoker.errors import StokerError
 from stoker.gateway import Doorway, is_needed
-from stoker.home import Home
+from stoker.host import processes
+from stoker.host.home import Home
 from stoker.supervisor import failure
 from stoker.supervisor.inputs import Inputs
 from stoker.supervisor.plan import Plan, Replica
 from stoker.supervisor.prepare import Preparation, Prepared
 from stoker.supervisor.process import Ended, Replicas, StopRequest, find_ports
 from stoker.supervisor.spool import Spool
-from stoker.supervisor.tail import output_source
+from stoker.supervisor.tails.output import output_source
 from stoker.supervisor.variables import (
     VOLATILE,
     addressed,
@@ -206,7 +206,7 @@ class Supervision:
 
     def _fork(self, replica: Replica, words: list[str], environment: dict[str, str], prepared: Prepared) -> bool:
         """Have a zygote start it; False if it has to be a fresh interpreter."""
-        from stoker.supervisor.warm import Cold, Zygotes  # noqa: PLC0415 -- only trials of a search need it
+        from stoker.supervisor.warm.launcher import Cold, Zygotes  # noqa: PLC0415 -- only trials of a search need it
 
         zygotes = Zygotes(self._home.zygotes, package=self._plan.package, go_on=self._may_go_on)
         try:

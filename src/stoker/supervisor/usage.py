@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from stoker import processes
-from stoker.processes import ProcessId
+from stoker.host import processes
+from stoker.host.processes import ProcessId
 from stoker.supervisor.spool import Entry, Spool
 
 _SPARSE = 360  # looks, about, in the time a run has had so far: a month of it is to be drawn, too, and kept

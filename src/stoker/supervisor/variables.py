@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stoker.processes import RUN_DIR_VARIABLE
+from stoker.host.processes import RUN_DIR_VARIABLE
 from stoker.supervisor.plan import Plan, Replica
 
 HOST = "127.0.0.1"

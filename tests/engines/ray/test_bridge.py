@@ -9,7 +9,7 @@ from stoker.engines.base import Liveness
 from stoker.engines.ray.engine import Bridge, RayEngine
 from stoker.engines.ray.notes import is_cancelled
 from stoker.errors import StokerError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.schema.launch import Launch
 from stoker.schema.pool import RayPool
 

@@ -9,7 +9,7 @@ import pytest
 from stoker.engines.base import Engine
 from stoker.engines.ray.engine import RayEngine
 from stoker.errors import StokerError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.schema.launch import Launch
 from stoker.schema.pool import RayPool
 from tests.contracts.engine import SLEEP, EngineContract, kill

@@ -10,7 +10,7 @@ import pytest
 
 from stoker.engines.ray.engine import RayEngine
 from stoker.errors import StokerError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.schema.pool import RayPool
 from tests.processes import kill_all_with_environment
 from tests.ray_cluster import IS_WHOLE, NOT_WHOLE, RayCluster, python_with_ray, start

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from stoker.formats.tfrecord import masked_crc32c
 from stoker.predict.online.settings import Limits
-from stoker.storage.tfrecord import masked_crc32c
 from tests.predict.online.fakes import NAMED, Adder, Caller, serving
 from tests.processes import wait_until
 

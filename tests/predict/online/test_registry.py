@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from stoker.cli.serve import follows, resolve
-from stoker.client import connect
+from stoker.client.client import connect
 from stoker.errors import UsageError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.schema.registry import NewModel, NewVersion
 from tests.e2e.conftest import kill_server
 from tests.predict.online.fakes import Caller

@@ -13,15 +13,15 @@ from typing import Any
 import polars as pl
 import pytest
 
-from stoker.home import Home
-from stoker.predict.batch_plan import DataFormat, made_plan
-from stoker.predict.batch_rows import ShardPredictor
-from stoker.predict.batch_writing import Output
+from stoker.formats.tfrecord import framed
+from stoker.host.home import Home
+from stoker.predict.batch.plan import DataFormat, made_plan
+from stoker.predict.batch.rows import ShardPredictor
+from stoker.predict.batch.writing import Output
 from stoker.predict.loading import load as load_model
 from stoker.recipes.tabular import Result, load, tf_example
 from stoker.recipes.tabular.inference import exact, infer
 from stoker.storage import Storage
-from stoker.storage.tfrecord import framed
 from tests.predict.online.fakes import Caller
 from tests.predict.online.test_agreement import served
 from tests.recipes.tabular.conftest import CENSUS

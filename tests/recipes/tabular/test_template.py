@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.predict.loading import load
 from stoker.recipes import synthetic
 from stoker.templates import lay_down

@@ -8,7 +8,7 @@ import pytest
 import torch
 import transformers
 
-from stoker.pytorch.data import open_training
+from stoker.pytorch.data.loader import open_training
 from stoker.recipes.text import Cutting, tokenized
 from stoker.recipes.text.batches import IGNORED, LengthOrder, TokenRows, loader, padding_multiple
 

@@ -8,7 +8,7 @@ import pyarrow.parquet
 import pytest
 
 from stoker.errors import NotFoundError, UsageError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.recipes.text import TextData, TextSettings, read_data
 from stoker.storage import Storage
 from tests.recipes.text.conftest import write_csv

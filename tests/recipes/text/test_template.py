@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import transformers
 
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.predict.loading import load
 from stoker.recipes import synthetic
 from stoker.templates import lay_down

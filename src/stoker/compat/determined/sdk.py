@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from stoker.client import Client, connect
+from stoker.client.client import Client, connect
 from stoker.compat.determined.sdk_checkpoint import Checkpoint, TrainingMetadata, find_checkpoint, not_kept, order_of
 from stoker.compat.determined.sdk_models import Model
 from stoker.errors import NotFoundError, StokerError

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stoker.client import Client
+from stoker.client.client import Client
 from stoker.errors import NotFoundError
 from stoker.schema.record import CheckpointRecord, MetricPoint
 

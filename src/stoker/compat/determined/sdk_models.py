@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from stoker.client import Client
+from stoker.client.client import Client
 from stoker.compat.determined.sdk_checkpoint import Checkpoint, find_checkpoint, not_kept
 from stoker.errors import NotFoundError
 from stoker.schema.record import CheckpointRecord

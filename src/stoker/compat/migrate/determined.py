@@ -4,15 +4,15 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
+from stoker.compat.dialects import determined
+from stoker.compat.dialects.document import is_determined
+from stoker.compat.dialects.reading import Values, overlay
 from stoker.compat.migrate.directory import Directory
 from stoker.compat.migrate.findings import Finding, Verdict
 from stoker.compat.migrate.hooks import NAME, read_hook
 from stoker.compat.mounts import outside
 from stoker.compat.supply import entries_of
 from stoker.errors import ConfigError, StokerError
-from stoker.schema.dialects import determined
-from stoker.schema.dialects.document import is_determined
-from stoker.schema.dialects.reading import Values, overlay
 
 # Of the fields that an experiment file has, those that nobody else's has: any model's settings have hyperparameters.
 _MARKS = frozenset(("entrypoint", "entrypoint_script", "searcher"))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from stoker.schema.dialects.reading import Values
+from stoker.compat.dialects.reading import Values
 
 
 class Platform(StrEnum):

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stoker.processes import ProcessId
+    from stoker.host.processes import ProcessId
 
 _LOOK_S = 1.0
 _RANKS_S = 0.2
@@ -242,7 +242,7 @@ class _Cradle:
         return found or self._spawn(words, environment, log=log, lifeline=lifeline)
 
     def _spawn(self, words: list[str], environment: dict[str, str], *, log: Path, lifeline: int | None) -> "ProcessId":
-        from stoker.processes import ProcessId  # noqa: PLC0415 -- as above
+        from stoker.host.processes import ProcessId  # noqa: PLC0415 -- as above
 
         given = () if lifeline is None else (lifeline,)
         done = subprocess.run(
@@ -315,6 +315,6 @@ def _unpack(archive: bytes, to: Path) -> None:
 
 
 def _write_private(path: Path, text: str) -> None:
-    from stoker.home import write_private  # noqa: PLC0415 -- of the source that the agent brought
+    from stoker.host.home import write_private  # noqa: PLC0415 -- of the source that the agent brought
 
     write_private(path, text)

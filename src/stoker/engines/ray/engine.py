@@ -14,7 +14,7 @@ from typing import Any
 from stoker.engines.base import Liveness
 from stoker.engines.ray.notes import is_waiting, note_cancelled, read_started
 from stoker.errors import StokerError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.schema.job import Share
 from stoker.schema.launch import Launch
 from stoker.schema.pool import RayPool, total

@@ -11,7 +11,7 @@ from typing import Any, TypedDict, Unpack
 
 from stoker.errors import ConfigError
 from stoker.predict import bundle
-from stoker.predict.answers import as_json
+from stoker.predict.instances.answers import as_json
 from stoker.predict.versions import installed
 from stoker.schema.bundle import ModelCard, Origin, Signature
 

@@ -7,7 +7,7 @@ import keras
 
 from stoker.errors import ConfigError
 from stoker.predict.exporters import Details, Exported, no_such_format
-from stoker.predict.signatures import of_keras
+from stoker.predict.instances.signatures import of_keras
 
 
 def export(model: Any, *, example: Any, format: str | None, details: Details) -> Exported:

@@ -6,7 +6,7 @@ from typing import Any
 import joblib
 
 from stoker.predict.exporters import Details, Exported, no_such_format
-from stoker.predict.signatures import of_array, of_estimator
+from stoker.predict.instances.signatures import of_array, of_estimator
 from stoker.schema.bundle import Signature
 
 

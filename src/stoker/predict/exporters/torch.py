@@ -11,7 +11,7 @@ import torch
 
 from stoker.errors import ConfigError
 from stoker.predict.exporters import Details, Exported, no_such_format
-from stoker.predict.signatures import of_array, of_columns
+from stoker.predict.instances.signatures import of_array, of_columns
 from stoker.schema.bundle import FieldSpec, Signature
 
 Inputs = dict[str, torch.Tensor]

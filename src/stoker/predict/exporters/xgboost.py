@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker.predict.exporters import Details, Exported, no_such_format
-from stoker.predict.signatures import of_booster, of_estimator
+from stoker.predict.instances.signatures import of_booster, of_estimator
 
 
 def export(model: Any, *, example: Any, format: str | None, details: Details) -> Exported:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from stoker.errors import ConfigError, StokerError
-from stoker.predict.answers import as_predictions
 from stoker.predict.base import Instance, Prediction, Predictor
-from stoker.predict.blame import predict_or_blame
-from stoker.predict.checking import checked
+from stoker.predict.instances.answers import as_predictions
+from stoker.predict.instances.blame import predict_or_blame
+from stoker.predict.instances.checking import checked
 from stoker.schema.bundle import ModelCard
 
 FILE = "predictor.py"

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from stoker.errors import ConfigError
-from stoker.predict.answers import as_predictions
-from stoker.predict.arrays import arrays
 from stoker.predict.base import Instance, Prediction, Predictor
-from stoker.predict.blame import BLOCK, predict_or_blame
-from stoker.predict.signatures import of_keras
+from stoker.predict.instances.answers import as_predictions
+from stoker.predict.instances.arrays import arrays
+from stoker.predict.instances.blame import BLOCK, predict_or_blame
+from stoker.predict.instances.signatures import of_keras
 from stoker.predict.versions import warn_of_other_versions
 from stoker.schema.bundle import ModelCard
 

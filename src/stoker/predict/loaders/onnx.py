@@ -6,11 +6,11 @@ from pathlib import Path
 import onnxruntime  # type: ignore[import-not-found,unused-ignore]  # an extra that few have
 
 from stoker.errors import ConfigError
-from stoker.predict.answers import as_predictions
-from stoker.predict.arrays import arrays
 from stoker.predict.base import Instance, Prediction, Predictor
-from stoker.predict.blame import predict_or_blame
-from stoker.predict.signatures import kind_of_dtype
+from stoker.predict.instances.answers import as_predictions
+from stoker.predict.instances.arrays import arrays
+from stoker.predict.instances.blame import predict_or_blame
+from stoker.predict.instances.signatures import kind_of_dtype
 from stoker.schema.bundle import FieldSpec, ModelCard
 
 _DTYPES = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16"}

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import joblib
 
 from stoker.errors import ConfigError, StokerError, UsageError
-from stoker.predict.answers import as_predictions
-from stoker.predict.arrays import filled, matrix, width
 from stoker.predict.base import Instance, Prediction, Predictor
-from stoker.predict.blame import BLOCK, predict_or_blame
-from stoker.predict.checking import checked
-from stoker.predict.signatures import of_estimator
+from stoker.predict.instances.answers import as_predictions
+from stoker.predict.instances.arrays import filled, matrix, width
+from stoker.predict.instances.blame import BLOCK, predict_or_blame
+from stoker.predict.instances.checking import checked
+from stoker.predict.instances.signatures import of_estimator
 from stoker.predict.versions import say_what_differs, warn_of_other_versions
 from stoker.schema.bundle import ModelCard
 
@@ -86,7 +86,7 @@ class TablePredictor(EstimatorPredictor):
     """One whose inputs are named numbers takes whole columns too."""
 
     def predict_table(self, table: "pyarrow.Table") -> "pyarrow.Table":
-        from stoker.predict.tables import answer_table, checked_table, matrix_of  # noqa: PLC0415  pyarrow is an extra
+        from stoker.predict.instances.tables import answer_table, checked_table, matrix_of  # noqa: PLC0415  pyarrow is an extra
 
         rows = checked_table(table, self.card.signature)
         given = filled(matrix_of(rows), BLOCK)

@@ -7,10 +7,10 @@ from typing import Any
 import tensorflow
 
 from stoker.errors import ConfigError, UsageError
-from stoker.predict.answers import as_predictions
-from stoker.predict.arrays import arrays
 from stoker.predict.base import Instance, Prediction, Predictor
-from stoker.predict.blame import predict_or_blame
+from stoker.predict.instances.answers import as_predictions
+from stoker.predict.instances.arrays import arrays
+from stoker.predict.instances.blame import predict_or_blame
 from stoker.schema.bundle import Dtype, FieldSpec, ModelCard, Signature
 
 _DEFAULT = "serving_default"

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 
 from stoker.errors import ConfigError
-from stoker.predict.answers import as_predictions
-from stoker.predict.arrays import arrays
 from stoker.predict.base import Instance, Prediction, Predictor
-from stoker.predict.blame import BLOCK, predict_or_blame
-from stoker.predict.signatures import kind_of_dtype
+from stoker.predict.instances.answers import as_predictions
+from stoker.predict.instances.arrays import arrays
+from stoker.predict.instances.blame import BLOCK, predict_or_blame
+from stoker.predict.instances.signatures import kind_of_dtype
 from stoker.predict.versions import warn_of_other_versions
 from stoker.schema.bundle import FieldSpec, ModelCard
 

@@ -9,8 +9,8 @@ import transformers
 
 from stoker.errors import ConfigError
 from stoker.predict.base import Instance, Prediction, Predictor
-from stoker.predict.blame import predict_or_blame
-from stoker.predict.checking import checked
+from stoker.predict.instances.blame import predict_or_blame
+from stoker.predict.instances.checking import checked
 from stoker.predict.versions import warn_of_other_versions
 from stoker.schema.bundle import FieldSpec, ModelCard, Signature
 

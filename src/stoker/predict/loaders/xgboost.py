@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import xgboost
 
 from stoker.errors import ConfigError, UsageError
-from stoker.predict.answers import as_predictions
-from stoker.predict.arrays import Array, matrix
 from stoker.predict.base import Instance, Prediction, Predictor
-from stoker.predict.blame import predict_or_blame
+from stoker.predict.instances.answers import as_predictions
+from stoker.predict.instances.arrays import Array, matrix
+from stoker.predict.instances.blame import predict_or_blame
+from stoker.predict.instances.signatures import of_booster
 from stoker.predict.loaders import sklearn
-from stoker.predict.signatures import of_booster
 from stoker.predict.versions import warn_of_other_versions
 from stoker.schema.bundle import CARD, ModelCard
 
@@ -72,7 +72,7 @@ class XgboostTablePredictor(XgboostPredictor):
         self._turn = threading.Lock()
 
     def predict_table(self, table: "pyarrow.Table") -> "pyarrow.Table":
-        from stoker.predict.tables import answer_table, checked_table, matrix_of  # noqa: PLC0415  pyarrow is an extra
+        from stoker.predict.instances.tables import answer_table, checked_table, matrix_of  # noqa: PLC0415  pyarrow is an extra
 
         rows = matrix_of(checked_table(table, self.card.signature))
         with self._turn:

@@ -5,7 +5,7 @@ from io import BytesIO
 from typing import Any
 
 from stoker.predict.base import Instance
-from stoker.predict.formats import csv, example, tfrecord
+from stoker.predict.instances import csv, example, tfrecord
 from stoker.predict.online.failures import Refusal
 from stoker.predict.online.http import Exchange
 from stoker.schema.bundle import ModelCard

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from stoker.errors import UsageError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.recipes.tabular.cache import kept, key_of
 from stoker.recipes.tabular.columns import FIRST, BadValue, Encoder, read_as, read_target_as
 from stoker.recipes.tabular.files import Block, DataFile, find_files, read_blocks

@@ -16,8 +16,8 @@ import polars as pl
 import pyarrow.parquet as pq
 from pyarrow.lib import ArrowException, RecordBatch
 
-from stoker.ahead import made_ahead
 from stoker.errors import UsageError
+from stoker.host.prefetch import made_ahead
 from stoker.recipes.tabular.metadata import Metadata
 from stoker.storage import Storage
 

@@ -16,7 +16,7 @@ import torch
 
 from stoker.errors import InstanceError
 from stoker.predict.base import Instance, Prediction, TablePredictor
-from stoker.predict.formats.example import parse_example
+from stoker.predict.instances.example import parse_example
 from stoker.predict.versions import warn_of_other_versions
 from stoker.recipes.tabular.bundle import read_bundle
 from stoker.recipes.tabular.columns import BadValue, Encoder, read_as

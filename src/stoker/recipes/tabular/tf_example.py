@@ -1,9 +1,9 @@
-"""Write tf.Example messages of plain values, without TensorFlow; predict/formats/example.py reads them."""
+"""Write tf.Example messages of plain values, without TensorFlow; predict/instances/example.py reads them."""
 
 import struct
 from typing import Any
 
-from stoker.storage.wire import bytes_field, varint
+from stoker.formats.protobuf import bytes_field, varint
 
 
 def encode(values: dict[str, Any]) -> bytes:

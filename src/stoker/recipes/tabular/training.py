@@ -13,7 +13,7 @@ from torch.utils.data import Subset, TensorDataset
 
 from stoker import pytorch
 from stoker.errors import UsageError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.recipes.tabular.bundle import name_of, write_bundle
 from stoker.recipes.tabular.data import Table, check_classes, load
 from stoker.recipes.tabular.features import Features, fit

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stoker.context import Context
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.recipes.text import scores
 from stoker.recipes.text.encoder import Encoder, quiet
 from stoker.recipes.text.settings import TextSettings

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stoker.errors import NotFoundError, UsageError
-from stoker.home import Home
+from stoker.host.home import Home
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".txt")
 _PARTS = {"train": "train", "training": "train", "test": "eval", "eval": "eval", "validation": "eval", "valid": "eval"}

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stoker.errors import UsageError
-from stoker.home import Home
+from stoker.host.home import Home
 
 _FORMAT = 1  # of the files above: part of the key
 _TEXTS_AT_ONCE = 1000

@@ -7,7 +7,7 @@ from pathlib import Path
 from fastapi import APIRouter, Response
 
 from stoker.errors import NotFoundError, StokerError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.schema.job import JobSpec
 from stoker.schema.model import Model
 from stoker.schema.pool import replicas_for
@@ -23,11 +23,11 @@ from stoker.schema.views import (
     PackageText,
     Process,
 )
-from stoker.server.package_files import compare, list_files, read_file
 from stoker.server.routes.replies import reply
 from stoker.server.settings import Settings
 from stoker.server.store.base import Store
 from stoker.server.store.columns import flatten
+from stoker.server.views.package_files import compare, list_files, read_file
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,22 +9,22 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from stoker.errors import NotFoundError, UsageError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.schema.job import JobSpec, Labels
 from stoker.schema.model import Model
 from stoker.schema.pool import replicas_for, total
 from stoker.schema.record import CheckpointRecord, DryRun, Job, JobList, JobSummary, Run, Trial
 from stoker.schema.state import Intent, JobState, RunState
-from stoker.server.launch import build_launch
-from stoker.server.live import Live
-from stoker.server.pool_views import Clusters
+from stoker.server.live.wakeups import Live
 from stoker.server.routes.replies import reply, reply_many
-from stoker.server.scheduler import Scheduler
-from stoker.server.search import check_search, first_trial
+from stoker.server.scheduling.launch import build_launch
+from stoker.server.scheduling.scheduler import Scheduler
+from stoker.server.searches.search import check_search, first_trial
 from stoker.server.settings import Settings, choose_pool
 from stoker.server.store.base import NewJob, Store
 from stoker.server.store.listing import sort_key
 from stoker.server.store.page_store import JobQuery
+from stoker.server.views.pools import Clusters
 
 _MAX_LISTED = 10_000
 

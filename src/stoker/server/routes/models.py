@@ -20,7 +20,7 @@ from stoker.schema.registry import (
     VersionList,
     checked_alias,
 )
-from stoker.server.registry import Registry
+from stoker.server.registry.registry import Registry
 from stoker.server.routes.replies import reply, reply_many
 from stoker.server.store.base import Store
 

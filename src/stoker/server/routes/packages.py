@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import FileResponse
 
 from stoker.errors import NotFoundError, UsageError
-from stoker.home import Home
+from stoker.host.home import Home
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 _FILENAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,199}")

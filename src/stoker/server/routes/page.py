@@ -10,7 +10,7 @@ from starlette.background import BackgroundTask
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from stoker.server.auth import cookie_name, has_cookie, is_own_page, is_token
-from stoker.server.files import files_of_page
+from stoker.server.page_files import files_of_page
 
 _JOB = "/jobs/{job}"
 # Those of js/core/route.js.

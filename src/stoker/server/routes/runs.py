@@ -11,9 +11,9 @@ from starlette.concurrency import run_in_threadpool
 from stoker.schema.event import EventBatch, EventReply
 from stoker.schema.model import Model, config_error
 from stoker.schema.state import StopReason
-from stoker.server.live import Live, run_topic
+from stoker.server.live.wakeups import Live, run_topic
 from stoker.server.routes.replies import reply
-from stoker.server.scheduler import Scheduler
+from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.store.base import Store
 
 _EVENT_BATCH = {"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}}

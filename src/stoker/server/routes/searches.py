@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Response
 
 from stoker.schema.record import JobTrial, SearchStatus, TrialList
 from stoker.server.routes.replies import reply
-from stoker.server.search_status import SearchViews
+from stoker.server.searches.status import SearchViews
 from stoker.server.store.base import Store
 
 

@@ -10,14 +10,14 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from stoker.errors import NotFoundError
-from stoker.home import Home
+from stoker.host.home import Home
 from stoker.schema.record import Health, PoolStatus
-from stoker.server.live import JOBS, Live
-from stoker.server.pool_views import PoolViews
+from stoker.server.live.wakeups import JOBS, Live
 from stoker.server.routes.jobs import with_reason
 from stoker.server.routes.replies import KEEP_ALIVE, KEEP_ALIVE_S, EventStream, event_message, reply, reply_many
-from stoker.server.scheduler import Scheduler
+from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.store.base import Store
+from stoker.server.views.pools import PoolViews
 
 _PAUSE_S = 0.2  # between two looks at what has changed: progress may be reported a thousand times a second
 _VERSION = version("stoker")

@@ -16,15 +16,15 @@ from stoker.errors import UsageError
 from stoker.schema.model import Model
 from stoker.schema.record import PoolHistory
 from stoker.schema.views import Rungs
-from stoker.server.hub import Hub
-from stoker.server.log_lines import LogLines
-from stoker.server.pool_views import PoolViews
+from stoker.server.live.fanout import Hub
+from stoker.server.live.topics import Topics, line_json, lines_json
 from stoker.server.routes.replies import EventStream, reply_many
 from stoker.server.store.base import LogFilter, Store
 from stoker.server.store.logs import check_filter
 from stoker.server.store.page_store import Axis, Points, SeriesFilter
-from stoker.server.topics import Topics, line_json, lines_json
-from stoker.server.trial_columns import Compressed, TrialColumns, finite
+from stoker.server.views.columns import Compressed, TrialColumns, finite
+from stoker.server.views.log_lines import LogLines
+from stoker.server.views.pools import PoolViews
 
 _MOST_TOPICS = 64
 _MOST_TRIALS = 500

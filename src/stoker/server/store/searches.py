@@ -23,7 +23,6 @@ from stoker.search.base import (
     dump_record,
     load_record,
 )
-from stoker.server.quick_json import read_json
 from stoker.server.store import jobs as job_rows
 from stoker.server.store import runs as run_rows
 from stoker.server.store import series
@@ -38,6 +37,7 @@ from stoker.server.store.base import (
     SearchResults,
 )
 from stoker.server.store.tables import jobs, metrics, runs, search_records, trials
+from stoker.server.views.quick_json import read_json
 
 _REPORTS_AT_ONCE = 10_000
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, bindparam, func, insert, select, update
 
-from stoker.server.downsample import downsample, extremes, within
 from stoker.server.store.page_store import Axis, Fresh, Line, Points, SeriesAnswer, SeriesFilter, SeriesNews
 from stoker.server.store.tables import jobs, metrics, runs, series, trials
+from stoker.server.views.downsample import downsample, extremes, within
 
 SYSTEM = "system"  # the group of what a run uses: nobody reported it
 EXACT = 1 << 40  # so many points: nothing is left out

@@ -1,0 +1,1 @@
+"""Config files of AI Platform and Determined."""

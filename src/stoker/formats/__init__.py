@@ -1,0 +1,1 @@
+"""Byte formats that several rooms read and write."""

@@ -1,0 +1,1 @@
+"""This machine: the home directory, atomic files, locks, and processes."""

@@ -1,0 +1,1 @@
+"""Batch prediction: plan, read, predict, write."""

@@ -1,0 +1,1 @@
+"""Models that need another Python or other libraries than this process has."""

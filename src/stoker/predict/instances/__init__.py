@@ -1,0 +1,1 @@
+"""Instances and predictions: parsing, checking and the formats they travel in."""

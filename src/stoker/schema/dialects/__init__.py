@@ -1,1 +1,0 @@
-"""Readers of other systems' job files, each into our JobSpec."""

@@ -1,0 +1,1 @@
+"""Live updates: wake-ups, fan-out and topics."""

@@ -1,0 +1,1 @@
+"""Hyperparameter searches on the server: advance, record, report."""

@@ -1,0 +1,1 @@
+"""Follow the files that user code writes."""

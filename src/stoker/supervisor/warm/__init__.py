@@ -1,0 +1,1 @@
+"""Start runs from processes that have already imported what they need."""
