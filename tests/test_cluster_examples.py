@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from stoker.cli.main import NOUNS
-from stoker.cli.parser import Parser, split_user_args
+from stoker.terminal.parser import Parser, split_user_args
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples" / "cluster"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from stoker.cli.determined.trial import pick_best
 from stoker.cli.export import rows_of
+from stoker.compat.commands.determined.trial import pick_best
 from stoker.schema.record import CheckpointRecord, Job, MetricPoint, Trial
 from stoker.schema.state import JobState
 from tests.cli.conftest import Stoker

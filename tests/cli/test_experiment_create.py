@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from stoker.cli.determined.experiment_create import base_of, forked, next_number
 from stoker.cli.search_config import override
-from stoker.cli.shipment import look_at
+from stoker.compat.commands.determined.experiment_create import base_of, forked, next_number
 from stoker.compat.dialects import determined
 from stoker.errors import ConfigError, UsageError
 from stoker.host.home import Home
 from stoker.packaging.package import pack
 from stoker.packaging.tree import source_of_directory
 from stoker.schema.state import JobState
+from stoker.submission.shipment import look_at
 from tests.cli.conftest import Stoker
 from tests.cli.recorded import Recorded, recorded_server
 from tests.cli.records import a_job, a_search_job, a_trial

@@ -3,12 +3,12 @@
 import pytest
 
 from stoker.cli.describe import page
-from stoker.cli.determined.experiment import experiments_table, sorted_by
-from stoker.cli.plot import plot_steps
 from stoker.cli.search_report import facts, flat, report, trials_table, value_of, varied, why
+from stoker.compat.commands.determined.experiment import experiments_table, sorted_by
 from stoker.errors import UsageError
 from stoker.schema.record import SearchStatus
 from stoker.schema.state import JobState, RunState
+from stoker.terminal.plot import plot_steps
 from tests.cli.records import NOW, a_run, a_search_job, a_status, a_trial
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stoker.cli import flags
+from stoker.terminal import flags
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stoker.cli.aiplatform.gcloud import Wanted, print_as, read_filter, resource, sort_by
+from stoker.compat.aiplatform.gcloud import Wanted, print_as, read_filter, resource, sort_by
 from stoker.errors import UsageError
 from stoker.schema.state import JobState
 from tests.cli.records import NOW, a_job

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from stoker.cli.aiplatform.gcloud import replica_of_task
 from stoker.cli.logs import Writer, _may_have_several
+from stoker.compat.aiplatform.gcloud import replica_of_task
 from tests.cli.records import NOW, a_block, a_job
 
 CLOCK = time.strftime("%H:%M:%S", time.localtime(NOW))

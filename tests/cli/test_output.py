@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from stoker.cli.output import ago, duration, has_colours, paint, sparkline, table
+from stoker.terminal.output import ago, duration, has_colours, paint, sparkline, table
 
 
 class Terminal(io.StringIO):

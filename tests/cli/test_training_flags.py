@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from stoker.cli.aiplatform import training_flags
-from stoker.cli.parser import Parser, split_user_args
-from stoker.compat.dialects.reading import Reading
+from stoker.compat.aiplatform import training_flags
 from stoker.errors import ConfigError, UsageError
 from stoker.schema.job import JobSpec, Role
+from stoker.submission.reading import Reading
+from stoker.terminal.parser import Parser, split_user_args
 
 
 def read(*words: str) -> Reading:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.cli.aiplatform.gcloud_shim import call
-from stoker.cli.containers import built, of_image, remember_build, remember_tag
+from stoker.compat.aiplatform.containers import built, of_image, remember_build, remember_tag
+from stoker.compat.commands.aiplatform.gcloud_shim import call
 from stoker.compat.migrate.containers import job_of, read_dockerfile
 from stoker.compat.migrate.image_layout import lay_out
 from stoker.errors import UsageError

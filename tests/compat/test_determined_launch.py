@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.compat import supply
 from stoker.compat.dialects import determined
+from stoker.compat.eras import supply
 from stoker.host.home import Home
 from stoker.packaging.requirements import OVERRIDE
 from stoker.packaging.tree import source_of_directory, walk

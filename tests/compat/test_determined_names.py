@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stoker.cli.determined.checkpoint import check_not_needed
+from stoker.compat.commands.determined.checkpoint import check_not_needed
 from stoker.compat.determined.sdk_checkpoint import CheckpointSortBy, OrderBy, order_of
 from stoker.errors import ConflictError
 from stoker.schema.record import CheckpointRecord, MetricPoint

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.cli.aiplatform.gcloud_shim import call
+from stoker.compat.commands.aiplatform.gcloud_shim import call
 from stoker.errors import NotFoundError, UsageError
 from stoker.host.home import Home
 from stoker.packaging.environment import prepare

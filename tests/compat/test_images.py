@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from stoker.cli.old_times import with_old_times
-from stoker.cli.shipment import look_at
-from stoker.compat.images import compiled_pins, in_images, is_of_runtime_1, loosened, python_2, uses_of, went_with
+from stoker.compat.eras.images import compiled_pins, in_images, is_of_runtime_1, loosened, python_2, uses_of, went_with
 from stoker.errors import StokerError
 from stoker.host.home import Home
 from stoker.packaging.runtimes import choose
 from stoker.packaging.tree import source_of_directory
+from stoker.submission.legacy import with_old_times
+from stoker.submission.shipment import look_at
 from tests.e2e.command import stoker
 from tests.e2e.conftest import home
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stoker.compat.dialects import stoker_yaml
 from stoker.compat.migrate.assess import assess
 from stoker.compat.migrate.findings import Assessment, Platform, Verdict
 from stoker.compat.migrate.leaving import SYSTEMS
 from stoker.errors import UsageError
 from stoker.host.home import Home
+from stoker.submission import job_file as stoker_yaml
 from tests.e2e.command import stoker
 from tests.e2e.conftest import home
 

@@ -10,11 +10,9 @@ import pytest
 from packaging.requirements import Requirement
 
 import stoker
-from stoker.cli.old_times import with_old_times
-from stoker.cli.shipment import look_at
-from stoker.compat import supply
-from stoker.compat.bases import base_of
-from stoker.compat.images import as_in_image, uses_of, went_with
+from stoker.compat.eras import supply
+from stoker.compat.eras.bases import base_of
+from stoker.compat.eras.images import as_in_image, uses_of, went_with
 from stoker.compat.migrate.assess import assess
 from stoker.compat.migrate.findings import Platform, Verdict
 from stoker.errors import UsageError
@@ -26,6 +24,8 @@ from stoker.packaging.needs import Needs
 from stoker.packaging.resolver import Wanted
 from stoker.packaging.runtimes import Runtime, default_runtime
 from stoker.packaging.tree import source_of_directory
+from stoker.submission.legacy import with_old_times
+from stoker.submission.shipment import look_at
 from tests.packaging.made import make_runtime
 
 VALUES = {"module": "trainer.task", "environment": {"requirements": ["tensorflow-cpu==2.8.0; python_version < '3'"]}}

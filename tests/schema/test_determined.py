@@ -6,12 +6,12 @@ import pytest
 import yaml
 
 from stoker.compat.dialects import determined
-from stoker.compat.dialects.reading import Reading
 from stoker.errors import ConfigError
 from stoker.schema.job import JobSpec
 from stoker.schema.search import Asha, AsyncHalving, Grid, Random, SearchSpec, Single
 from stoker.search.preview import preview_search
 from stoker.search.searcher import build_searcher
+from stoker.submission.reading import Reading
 
 SEED_GRID = """
 entrypoint_script: python3 train.py

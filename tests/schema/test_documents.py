@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from stoker.compat.dialects import stoker_yaml
 from stoker.compat.dialects.document import is_aiplatform, load, read
-from stoker.compat.dialects.reading import overlay
 from stoker.errors import ConfigError, UsageError
 from stoker.schema.job import JobSpec
+from stoker.submission import job_file as stoker_yaml
+from stoker.submission.reading import overlay
 
 
 def test_yaml_and_json_are_loaded(tmp_path: Path) -> None:

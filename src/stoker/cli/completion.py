@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from importlib import import_module
 
 from stoker.cli.main import NOUN_ALIASES, NOUNS
-from stoker.cli.parser import Arguments, Parser
 from stoker.errors import StokerError
+from stoker.terminal.parser import Arguments, Parser
 
 _BASH = """\
 _stoker() {

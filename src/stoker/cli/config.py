@@ -6,8 +6,8 @@ import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from stoker.cli.output import table
-from stoker.cli.parser import Arguments, Parser
+from stoker.terminal.output import table
+from stoker.terminal.parser import Arguments, Parser
 
 if TYPE_CHECKING:
     from stoker.host.home import Home

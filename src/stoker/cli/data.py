@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from stoker.cli.flags import whole
-from stoker.cli.output import say
-from stoker.cli.parser import Arguments, Parser
 from stoker.errors import UsageError
+from stoker.terminal.flags import whole
+from stoker.terminal.output import say
+from stoker.terminal.parser import Arguments, Parser
 
 if TYPE_CHECKING:
     import polars as pl

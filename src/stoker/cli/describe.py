@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from stoker.cli import search_report
-from stoker.cli.aiplatform.gcloud import print_as
-from stoker.cli.output import STATE_COLOURS, ago, duration, paint, print_json, table
-from stoker.cli.parser import Arguments
+from stoker.compat.aiplatform.gcloud import print_as
+from stoker.terminal.output import STATE_COLOURS, ago, duration, paint, print_json, table
+from stoker.terminal.parser import Arguments
 
 if TYPE_CHECKING:
     from stoker.schema.event import Exited

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stoker.cli.output import table
-from stoker.cli.parser import Arguments, Parser
 from stoker.errors import ConfigError, InstanceError, NotFoundError, UsageError
+from stoker.terminal.output import table
+from stoker.terminal.parser import Arguments, Parser
 
 if TYPE_CHECKING:
     from stoker.schema.bundle import Signature

@@ -5,11 +5,12 @@ from argparse import SUPPRESS
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from stoker.cli import flags, logs, submit, submit_prediction
-from stoker.cli.aiplatform.gcloud import Wanted, add_format_flag, add_global_flags, print_as, read_filter, sort_by
-from stoker.cli.output import STATE_COLOURS, ago, duration, print_json, say, table
-from stoker.cli.parser import Arguments, Parser
+from stoker.cli import logs, submit, submit_prediction
+from stoker.compat.aiplatform.gcloud import Wanted, add_format_flag, add_global_flags, print_as, read_filter, sort_by
 from stoker.errors import UsageError
+from stoker.terminal import flags
+from stoker.terminal.output import STATE_COLOURS, ago, duration, print_json, say, table
+from stoker.terminal.parser import Arguments, Parser
 
 if TYPE_CHECKING:
     from stoker.schema.record import Job, JobSummary

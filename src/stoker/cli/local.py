@@ -10,12 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stoker.cli import flags, local_predict
-from stoker.cli.aiplatform.gcloud import add_global_flags, unused_global_flags
-from stoker.cli.old_times import with_old_times
-from stoker.cli.output import say
-from stoker.cli.parser import Arguments, Parser
-from stoker.cli.shipment import Code, check_module, is_local, look_at, writable
+from stoker.cli import local_predict
+from stoker.compat.aiplatform.gcloud import add_global_flags, unused_global_flags
+from stoker.submission.legacy import with_old_times
+from stoker.submission.shipment import Code, check_module, is_local, look_at, writable
+from stoker.terminal import flags
+from stoker.terminal.output import say
+from stoker.terminal.parser import Arguments, Parser
 
 if TYPE_CHECKING:
     from stoker.schema.launch import Launch, Replica

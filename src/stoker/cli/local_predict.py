@@ -1,8 +1,8 @@
 """`stoker local predict`: a model in a folder or bucket predicts here, without a server."""
 
-from stoker.cli.aiplatform.gcloud import add_global_flags
 from stoker.cli.instances import add_instance_flags, given, print_predictions
-from stoker.cli.parser import Arguments, Parser
+from stoker.compat.aiplatform.gcloud import add_global_flags
+from stoker.terminal.parser import Arguments, Parser
 
 _FRAMEWORKS = "tensorflow, scikit-learn, xgboost, torch, keras, transformers, onnx, tabular, text, custom"
 

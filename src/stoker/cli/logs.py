@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stoker.cli import flags
-from stoker.cli.aiplatform.gcloud import add_global_flags, replica_of_task
-from stoker.cli.output import LEVEL_COLOURS, duration, has_colours, paint, say
-from stoker.cli.parser import Arguments, Parser
+from stoker.compat.aiplatform.gcloud import add_global_flags, replica_of_task
+from stoker.terminal import flags
+from stoker.terminal.output import LEVEL_COLOURS, duration, has_colours, paint, say
+from stoker.terminal.parser import Arguments, Parser
 
 if TYPE_CHECKING:
     from stoker.client.client import Client
@@ -79,7 +79,7 @@ def exit_code(job: "Job") -> int:
 
 def ending(job: "Job") -> str:
     """How a job ended, in a line or two."""
-    from stoker.cli.output import STATE_COLOURS
+    from stoker.terminal.output import STATE_COLOURS
 
     state = paint(job.state, STATE_COLOURS.get(job.state), stream=sys.stderr)
     took = f" after {duration(job.ended - job.created)}" if job.ended is not None else ""

@@ -29,20 +29,32 @@ NOUNS: dict[str, Noun] = {
     "recipes": Noun("stoker.cli.recipes", "what the recipes can find out about your data"),
     "local": Noun("stoker.cli.local", "run a training package here, in the foreground"),
     "jobs": Noun("stoker.cli.jobs", "submit jobs, watch them, steer them"),
-    "experiment": Noun("stoker.cli.determined.experiment", "search hyperparameters: many trials of one package"),
-    "trial": Noun("stoker.cli.determined.trial", "one trial of an experiment: what it is, its log, its checkpoint"),
-    "checkpoint": Noun("stoker.cli.determined.checkpoint", "what trials saved: list, describe, download, delete"),
-    "job": Noun("stoker.cli.determined.job", "run any script as a job, from Determined's file; the queue"),
-    "cmd": Noun("stoker.cli.determined.cmd", "run any command as a job"),
-    "tensorboard": Noun("stoker.cli.determined.tensorboard", "TensorBoard over the event files of experiments"),
-    "notebook": Noun("stoker.cli.determined.notebook", "JupyterLab as a job"),
-    "shell": Noun("stoker.cli.determined.shell", "a shell as a job, and terminals in it"),
+    "experiment": Noun(
+        "stoker.compat.commands.determined.experiment", "search hyperparameters: many trials of one package"
+    ),
+    "trial": Noun(
+        "stoker.compat.commands.determined.trial", "one trial of an experiment: what it is, its log, its checkpoint"
+    ),
+    "checkpoint": Noun(
+        "stoker.compat.commands.determined.checkpoint", "what trials saved: list, describe, download, delete"
+    ),
+    "job": Noun("stoker.compat.commands.determined.job", "run any script as a job, from Determined's file; the queue"),
+    "cmd": Noun("stoker.compat.commands.determined.cmd", "run any command as a job"),
+    "tensorboard": Noun(
+        "stoker.compat.commands.determined.tensorboard", "TensorBoard over the event files of experiments"
+    ),
+    "notebook": Noun("stoker.compat.commands.determined.notebook", "JupyterLab as a job"),
+    "shell": Noun("stoker.compat.commands.determined.shell", "a shell as a job, and terminals in it"),
     "models": Noun("stoker.cli.models", "the registry: models, and what jobs made of them"),
     "versions": Noun("stoker.cli.versions", "versions of a registered model"),
     "predict": Noun("stoker.cli.predict", "predict with a registered model, here or by `stoker serve`"),
     "preview-search": Noun("stoker.cli.preview_search", "say what a search would do and cost; no server needed"),
-    "migrate": Noun("stoker.cli.aiplatform.migrate", "check how an AI Platform or Determined project will run here"),
-    "gcloud-shim": Noun("stoker.cli.aiplatform.gcloud_shim", "a gcloud and a gsutil for scripts that call them"),
+    "migrate": Noun(
+        "stoker.compat.commands.aiplatform.migrate", "check how an AI Platform or Determined project will run here"
+    ),
+    "gcloud-shim": Noun(
+        "stoker.compat.commands.aiplatform.gcloud_shim", "a gcloud and a gsutil for scripts that call them"
+    ),
     "check": Noun("stoker.cli.check", "say what a package needs, and whether a runtime has it"),
     "runtimes": Noun("stoker.cli.runtimes", "the Pythons that jobs can run on"),
     "pools": Noun("stoker.cli.pools", "where jobs run, and how full it is"),
@@ -121,11 +133,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(words: list[str]) -> int:
     """Do what the words say. Raises StokerError."""
     if words and words[0] in ("gcloud", "gsutil", "docker"):
-        from stoker.cli.aiplatform.gcloud_shim import call
+        from stoker.compat.commands.aiplatform.gcloud_shim import call
 
         return call(words)
     if words and words[0] in _DETERMINED:
-        from stoker.cli.determined.det import call as call_det
+        from stoker.compat.commands.determined.det import call as call_det
 
         return call_det(words[1:] if words[0] == "det" else words)
     while words and words[0] in _GCLOUD_PREFIXES:
@@ -153,7 +165,7 @@ def in_lines(error: StokerError) -> str:
 
 
 def _run_noun(name: str, noun: Noun, words: list[str]) -> int:
-    from stoker.cli.parser import Parser, split_user_args
+    from stoker.terminal.parser import Parser, split_user_args
 
     parser = Parser(prog=f"stoker {name}", description=f"{noun.help[:1].upper()}{noun.help[1:]}.")
     import_module(noun.module).build(parser)
@@ -178,7 +190,7 @@ def _print_anything() -> None:
 
 
 def _complain(message: str) -> None:
-    from stoker.cli.output import paint
+    from stoker.terminal.output import paint
 
     print(f"{paint('error:', 'red', stream=sys.stderr)} {message}", file=sys.stderr)
 

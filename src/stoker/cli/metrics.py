@@ -5,8 +5,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from stoker.cli.output import print_json, say, sparkline, table
-from stoker.cli.parser import Arguments
+from stoker.terminal.output import print_json, say, sparkline, table
+from stoker.terminal.parser import Arguments
 
 if TYPE_CHECKING:
     from stoker.schema.record import MetricPoint

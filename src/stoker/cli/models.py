@@ -3,12 +3,12 @@
 import time
 from typing import TYPE_CHECKING
 
-from stoker.cli import flags
-from stoker.cli.aiplatform.gcloud import add_global_flags, add_region_flag
-from stoker.cli.output import ago, print_json, say, table
-from stoker.cli.parser import Arguments, Parser
 from stoker.cli.version_report import print_version, print_versions
+from stoker.compat.aiplatform.gcloud import add_global_flags, add_region_flag
 from stoker.errors import NotFoundError, UsageError
+from stoker.terminal import flags
+from stoker.terminal.output import ago, print_json, say, table
+from stoker.terminal.parser import Arguments, Parser
 
 if TYPE_CHECKING:
     from stoker.client.client import Client
@@ -170,7 +170,7 @@ def register(arguments: Arguments) -> None:
 
 
 def register_version(arguments: Arguments) -> None:
-    from stoker.cli.determined.experiment_lookup import find_trial
+    from stoker.cli.experiment_lookup import find_trial
     from stoker.client.client import connect
 
     client = connect()

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stoker.cli import flags
-from stoker.cli.output import print_json, table
-from stoker.cli.parser import Arguments, Parser
+from stoker.terminal import flags
+from stoker.terminal.output import print_json, table
+from stoker.terminal.parser import Arguments, Parser
 
 if TYPE_CHECKING:
     from stoker.schema.record import PoolStatus

@@ -6,10 +6,10 @@ import urllib.request
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from stoker.cli.aiplatform.gcloud import add_global_flags
 from stoker.cli.instances import Given, add_instance_flags, given, print_predictions
-from stoker.cli.parser import Arguments, Parser
+from stoker.compat.aiplatform.gcloud import add_global_flags
 from stoker.errors import StokerError, UsageError
+from stoker.terminal.parser import Arguments, Parser
 
 if TYPE_CHECKING:
     from stoker.schema.registry import Reference

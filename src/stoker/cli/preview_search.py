@@ -6,11 +6,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stoker.cli import flags
-from stoker.cli.output import duration, table
-from stoker.cli.parser import Arguments, Parser
 from stoker.cli.search_config import add_config_flags, load_config, read_search, tell
 from stoker.errors import UsageError
+from stoker.terminal import flags
+from stoker.terminal.output import duration, table
+from stoker.terminal.parser import Arguments, Parser
 
 if TYPE_CHECKING:
     from stoker.schema.search import SearchSpec

@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from stoker.cli.output import say, table
-from stoker.cli.parser import Arguments, Parser
 from stoker.errors import ConflictError, UsageError
+from stoker.terminal.output import say, table
+from stoker.terminal.parser import Arguments, Parser
 
 
 def build(parser: Parser) -> None:

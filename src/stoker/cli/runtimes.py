@@ -3,8 +3,8 @@
 import json
 from typing import TYPE_CHECKING
 
-from stoker.cli.output import say, table
-from stoker.cli.parser import Arguments, Parser
+from stoker.terminal.output import say, table
+from stoker.terminal.parser import Arguments, Parser
 
 if TYPE_CHECKING:
     from stoker.packaging.runtimes import Runtime

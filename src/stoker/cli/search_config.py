@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stoker.cli.output import say
-from stoker.cli.parser import Parser
-from stoker.compat.dialects.reading import Reading, Values
 from stoker.errors import ConfigError, UsageError
+from stoker.submission.reading import Reading, Values
+from stoker.terminal.output import say
+from stoker.terminal.parser import Parser
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,8 @@ def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Values:
 
 def read_search(document: Values, *, source: str) -> Reading:
     """The job of a search, in the shape of stoker.yaml. ConfigError names every bad field, in the file's own words."""
-    from stoker.compat.dialects import aiplatform, determined, stoker_yaml
+    from stoker.compat.dialects import aiplatform, determined
+    from stoker.submission import job_file as stoker_yaml
 
     if aiplatform.is_dialect(document):
         reading = aiplatform.read(document, source=source)

@@ -4,8 +4,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stoker.cli.output import STATE_COLOURS, has_colours, paint, table
-from stoker.cli.plot import bar, plot_steps, terminal_width
+from stoker.terminal.output import STATE_COLOURS, has_colours, paint, table
+from stoker.terminal.plot import bar, plot_steps, terminal_width
 
 if TYPE_CHECKING:
     from stoker.schema.record import SearchStatus, Trial

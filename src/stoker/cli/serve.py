@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stoker.cli.output import say
-from stoker.cli.parser import Arguments, Parser
 from stoker.errors import ConfigError, UsageError
+from stoker.terminal.output import say
+from stoker.terminal.parser import Arguments, Parser
 
 if TYPE_CHECKING:
     from stoker.predict.online.settings import Located

@@ -8,11 +8,11 @@ import time
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from stoker.cli import flags
-from stoker.cli.output import say, show_bar
-from stoker.cli.parser import Arguments, Parser
 from stoker.errors import ConflictError, ServerError, UsageError
 from stoker.host.processes import ProcessId
+from stoker.terminal import flags
+from stoker.terminal.output import say, show_bar
+from stoker.terminal.parser import Arguments, Parser
 
 if TYPE_CHECKING:
     from stoker.client.client import Client

@@ -8,10 +8,10 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from stoker.cli.flags import whole
-from stoker.cli.output import say, show_bar, table
-from stoker.cli.parser import Arguments, Parser
 from stoker.errors import StokerError, UsageError
+from stoker.terminal.flags import whole
+from stoker.terminal.output import say, show_bar, table
+from stoker.terminal.parser import Arguments, Parser
 
 if TYPE_CHECKING:
     from stoker.storage.access import Listed, Progress, Storage

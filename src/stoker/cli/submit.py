@@ -9,15 +9,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stoker.cli.aiplatform import training_flags
-from stoker.cli.aiplatform.gcloud import add_format_flag, print_as
-from stoker.cli.door import Door
-from stoker.cli.old_times import with_old_times
-from stoker.cli.output import say
-from stoker.cli.parser import Arguments, Parser
-from stoker.cli.shipment import Code, Shipment, check_environment, is_local, look_at, pack_up, writable
-from stoker.compat.dialects.reading import Values
+from stoker.compat.aiplatform import training_flags
+from stoker.compat.aiplatform.gcloud import add_format_flag, print_as
 from stoker.errors import UsageError
+from stoker.submission.legacy import with_old_times
+from stoker.submission.reading import Values
+from stoker.submission.shipment import Code, Shipment, check_environment, is_local, look_at, pack_up, writable
+from stoker.submission.upload import Door
+from stoker.terminal.output import say
+from stoker.terminal.parser import Arguments, Parser
 
 if TYPE_CHECKING:
     from stoker.host.home import Home
@@ -75,7 +75,7 @@ def submit_training(arguments: Arguments) -> int:
     home = Home.find().make()
     values = _with_absolute_job_dir(reading.values)
     if image is not None:
-        from stoker.cli.containers import of_image
+        from stoker.compat.aiplatform.containers import of_image
 
         master = _master_config(arguments)
         own = {"command": master.get("containerCommand") or (), "args": master.get("containerArgs") or ()}
@@ -107,10 +107,10 @@ def _master_config(arguments: Arguments) -> dict[str, Any]:
 
 
 def create(arguments: Arguments) -> int:
-    from stoker.compat.dialects import stoker_yaml
     from stoker.compat.dialects.document import load
     from stoker.host.home import Home
     from stoker.packaging.tree import source_of_directory
+    from stoker.submission import job_file as stoker_yaml
 
     file = Path(arguments.file)
     values = stoker_yaml.read(load(file), source=str(file)).values
@@ -172,7 +172,7 @@ def _stage(arguments: Arguments, shipment: Shipment, code: Code | None, *, home:
     """Lay the code out in the staging bucket, if there is one, once it is known that the server would take the job."""
     if not getattr(arguments, "staging_bucket", None):
         return
-    from stoker.cli.aiplatform.staging import checked_bucket, stage
+    from stoker.compat.aiplatform.staging import checked_bucket, stage
 
     bucket = checked_bucket(arguments.staging_bucket)
     Door(home).dry_run(shipment)

@@ -6,19 +6,19 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from stoker.cli import flags
-from stoker.cli.aiplatform.gcloud import add_format_flag, add_global_flags
-from stoker.cli.door import Door
-from stoker.cli.output import say
-from stoker.cli.parser import Arguments, Parser
-from stoker.cli.shipment import Shipment
 from stoker.cli.submit import tell_submitted
+from stoker.compat.aiplatform.gcloud import add_format_flag, add_global_flags
 from stoker.errors import UsageError
+from stoker.submission.shipment import Shipment
+from stoker.submission.upload import Door
+from stoker.terminal import flags
+from stoker.terminal.output import say
+from stoker.terminal.parser import Arguments, Parser
 
 if TYPE_CHECKING:
     from stoker.client.client import Client
-    from stoker.compat.dialects.reading import Values
     from stoker.host.home import Home
+    from stoker.submission.reading import Values
 
 FORMATS = ("text", "csv", "tf-record", "tf-record-gzip", "parquet")
 COMMAND = ("python", "-m", "stoker.predict.batch")

@@ -4,9 +4,9 @@ import os
 import sys
 from argparse import BooleanOptionalAction
 
-from stoker.cli.output import say
-from stoker.cli.parser import Arguments, Parser
 from stoker.cli.server import page_url
+from stoker.terminal.output import say
+from stoker.terminal.parser import Arguments, Parser
 
 
 def build(parser: Parser) -> None:

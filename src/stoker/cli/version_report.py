@@ -4,8 +4,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from stoker.cli.output import ago, table
 from stoker.cli.storage import in_words
+from stoker.terminal.output import ago, table
 
 if TYPE_CHECKING:
     from stoker.schema.registry import Version

@@ -5,12 +5,12 @@ from argparse import SUPPRESS
 from pathlib import Path
 from typing import Any
 
-from stoker.cli import flags
-from stoker.cli.aiplatform.gcloud import add_global_flags, add_region_flag
-from stoker.cli.output import print_json, say
-from stoker.cli.parser import Arguments, Parser
 from stoker.cli.version_report import print_version, print_versions
+from stoker.compat.aiplatform.gcloud import add_global_flags, add_region_flag
 from stoker.errors import UsageError
+from stoker.terminal import flags
+from stoker.terminal.output import print_json, say
+from stoker.terminal.parser import Arguments, Parser
 
 # Sizes and containers of a cloud's machines, and its accounts.
 _UNUSED_FLAGS = (

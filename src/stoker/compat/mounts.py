@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stoker.compat.dialects.reading import Values
+from stoker.submission.reading import Values
 
 WORKDIR = "/run/determined/workdir"
 _FIELDS = ("data", "entrypoint", "environment", "hyperparameters")  # whose texts may be paths

@@ -1,5 +1,5 @@
 """`determined.estimator`: not here."""
 
-from stoker.compat.refusals import UNSUPPORTED
+from stoker.compat.eras.refusals import UNSUPPORTED
 
 raise ImportError(f"determined.estimator is imported. {UNSUPPORTED['determined.estimator']}.")

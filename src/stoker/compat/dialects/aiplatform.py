@@ -14,9 +14,9 @@ from pydantic.alias_generators import to_camel
 
 from stoker.compat.dialects import training_input
 from stoker.compat.dialects.aiplatform_search import Hyperparameters, read_hyperparameters
-from stoker.compat.dialects.reading import Reading, as_words
 from stoker.schema.job import Labels
 from stoker.schema.model import Model
+from stoker.submission.reading import Reading, as_words
 
 _TOP_FIELDS = frozenset({"jobId", "trainingInput", "predictionInput", "trainingOutput", "etag", "createTime"})
 

@@ -19,12 +19,12 @@ from stoker.compat.dialects.determined_config import (
     Length,
     RandomSearcher,
 )
-from stoker.compat.dialects.reading import Reading, Values
 from stoker.errors import ConfigError
 from stoker.schema.job import JobSpec
 from stoker.schema.model import config_error
 from stoker.schema.search import SearchSpec
 from stoker.schema.space import Const, Errors, leaves
+from stoker.submission.reading import Reading, Values
 
 DEFAULT_PRIORITY = 42  # Determined's, when a file has none
 

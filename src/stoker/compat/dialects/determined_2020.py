@@ -7,7 +7,7 @@ of trials. A field that is there and empty was as good as absent, then and later
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from stoker.compat.dialects.reading import Values
+from stoker.submission.reading import Values
 
 _STEP = 100  # batches, where a file has no batches_per_step
 _IN_STEPS = frozenset({"max_steps", "target_trial_steps", "step_budget"})

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
-from stoker.compat.dialects.reading import as_words
 from stoker.schema.model import Model
 from stoker.schema.space import Categorical, Const, Double, Errors, Int, Path, Scale, Space, parse_space, pick_kind
+from stoker.submission.reading import as_words
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]

@@ -8,9 +8,10 @@ from typing import Any
 
 import yaml
 
-from stoker.compat.dialects import aiplatform, stoker_yaml
-from stoker.compat.dialects.reading import Reading, Values
+from stoker.compat.dialects import aiplatform
 from stoker.errors import ConfigError, UsageError
+from stoker.submission import job_file as stoker_yaml
+from stoker.submission.reading import Reading, Values
 
 _DETERMINED = frozenset({"entrypoint", "entrypoint_script", "hyperparameters", "searcher"})
 

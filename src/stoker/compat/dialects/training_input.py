@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stoker.compat.dialects.reading import Reading, Values
 from stoker.errors import ConfigError
+from stoker.submission.reading import Reading, Values
 
 # The runtime version from which TF_CONFIG says `chief` rather than `master`.
 _CHIEF_SINCE = (2, 1)

@@ -5,12 +5,12 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from stoker.compat.dialects import aiplatform, training_input
-from stoker.compat.dialects.reading import Values, overlay
 from stoker.compat.migrate.containers import job_of as job_of_container
 from stoker.compat.migrate.containers import read_dockerfile
 from stoker.compat.migrate.directory import PAGES, Call, Directory
 from stoker.compat.migrate.findings import Finding, Verdict
 from stoker.errors import ConfigError, StokerError
+from stoker.submission.reading import Values, overlay
 
 _UNRESOLVED = re.compile(r"\$[\w({]")
 _TASKS = ("task", "main", "train", "trainer")

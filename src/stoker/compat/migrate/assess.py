@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from stoker.compat.dialects.reading import Values
+from stoker.compat.eras.refusals import UNSUPPORTED
 from stoker.compat.migrate import aiplatform, determined
 from stoker.compat.migrate.directory import Directory, read_directory
 from stoker.compat.migrate.findings import Assessment, Finding, Platform, Verdict
 from stoker.compat.migrate.supplied import with_supply
-from stoker.compat.refusals import UNSUPPORTED
 from stoker.errors import StokerError, UsageError
 from stoker.host.home import Home
 from stoker.packaging.check import Report, check
 from stoker.packaging.project import read_project
 from stoker.packaging.tree import source_of_directory, walk
+from stoker.submission.reading import Values
 
 
 def assess(path: Path, *, home: Home, platform: Platform | None = None, look_up: bool = True) -> Assessment:

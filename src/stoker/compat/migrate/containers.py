@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from stoker.compat.dialects.reading import Values
 from stoker.packaging.requirements import as_of_today, without_comment
+from stoker.submission.reading import Values
 
 PIP = re.compile(r"(?:pip3?|python3?\s+-m\s+pip)\s+install\s+([^&|;]+)")
 _VALUED = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-c", "--constraint", "-t", "--target")

@@ -6,13 +6,13 @@ from typing import Any
 
 from stoker.compat.dialects import determined
 from stoker.compat.dialects.document import is_determined
-from stoker.compat.dialects.reading import Values, overlay
+from stoker.compat.eras.supply import entries_of
 from stoker.compat.migrate.directory import Directory
 from stoker.compat.migrate.findings import Finding, Verdict
 from stoker.compat.migrate.hooks import NAME, read_hook
 from stoker.compat.mounts import outside
-from stoker.compat.supply import entries_of
 from stoker.errors import ConfigError, StokerError
+from stoker.submission.reading import Values, overlay
 
 # Of the fields that an experiment file has, those that nobody else's has: any model's settings have hyperparameters.
 _MARKS = frozenset(("entrypoint", "entrypoint_script", "searcher"))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from stoker.compat.dialects.reading import Values
+from stoker.submission.reading import Values
 
 
 class Platform(StrEnum):

@@ -8,8 +8,8 @@ import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator
 
-from stoker.compat.dialects.reading import Values
 from stoker.compat.migrate.containers import Container, as_job
+from stoker.submission.reading import Values
 
 Layout = dict[str, str]  # where a file comes to lie: the file of the directory
 

@@ -4,7 +4,7 @@ import importlib.util
 import sys
 from collections.abc import Iterable, Iterator
 
-from stoker.compat.images import IN_IMAGES, Uses
+from stoker.compat.eras.images import IN_IMAGES, Uses
 from stoker.compat.migrate.directory import Directory, Use
 from stoker.packaging.requirements import name_of, normal_name
 

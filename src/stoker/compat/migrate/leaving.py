@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import yaml
 
-from stoker.compat.dialects.reading import Values
+from stoker.submission.reading import Values
 
 _TUNED = "the search over hyperparameters is not carried over: this runs one set of them"
 

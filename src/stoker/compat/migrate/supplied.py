@@ -2,18 +2,18 @@
 
 from collections.abc import Collection, Mapping
 
-from stoker.compat.dialects.reading import Values, overlay
-from stoker.compat.images import IN_IMAGES, OF_RUNTIME_1, OLD_PYTHON, in_images, is_of_old, python_2
+from stoker.compat.eras.images import IN_IMAGES, OF_RUNTIME_1, OLD_PYTHON, in_images, is_of_old, python_2
+from stoker.compat.eras.supply import Program, Supply, supply_for
 from stoker.compat.migrate.directory import Directory, Use
 from stoker.compat.migrate.findings import Finding, Verdict
 from stoker.compat.migrate.imports import unprovided
-from stoker.compat.supply import Program, Supply, supply_for
 from stoker.errors import StokerError
 from stoker.host.home import Home
 from stoker.packaging.project import read_project
 from stoker.packaging.requirements import name_of
 from stoker.packaging.runtimes import choose, list_runtimes
 from stoker.packaging.tree import source_of_directory, walk
+from stoker.submission.reading import Values, overlay
 
 
 def with_supply(

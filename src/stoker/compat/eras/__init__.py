@@ -1,0 +1,1 @@
+"""The Python and the libraries that legacy code was written for."""

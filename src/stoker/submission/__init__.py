@@ -1,0 +1,1 @@
+"""From a directory of code to a job: scan, environment, pack, upload."""

@@ -1,0 +1,1 @@
+"""What every command of ours uses on a terminal: parsing, printing, plotting."""
