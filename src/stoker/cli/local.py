@@ -46,6 +46,9 @@ def build(parser: Parser) -> None:
     python.add_argument(
         "--prefer-runtime", action="store_true", help="take the runtime's versions of what the package over-pins"
     )
+    python.add_argument(
+        "--as-of", type=flags.as_of, metavar="DATE", help="install what was released by then: 2020-01-15, auto or today"
+    )
     many = command.add_argument_group("several processes")
     many.add_argument("--distributed", action="store_true", help="start a chief, workers and parameter servers")
     many.add_argument("--worker-count", type=flags.whole, metavar="N", help="with --distributed (2)")
@@ -72,9 +75,10 @@ def train(arguments: Arguments) -> int:
     source = source_of_package(Path(arguments.package_path or "."), module=arguments.module_name)
     code = look_at(source, {"environment": environment}, home=home)
     check_module(arguments.module_name, code, ())
-    wanted = {**environment, "prefer_runtime": arguments.prefer_runtime}
+    wanted = {**environment, "prefer_runtime": arguments.prefer_runtime, "as_of": arguments.as_of}
     fitted = with_old_times({"module": arguments.module_name, "environment": wanted}, code, home=home)
     arguments.python_version = fitted["environment"]["python"]
+    arguments.as_of = fitted["environment"]["as_of"]
     code = _requiring(code, fitted["environment"].get("requirements", ()))
     launch = _launch(arguments, code, fitted["environment"].get("variables", {}))
     run_dir = home.root / "runs" / "local" / launch.job
@@ -131,6 +135,7 @@ def _launch(arguments: Arguments, code: Code, variables: dict[str, str]) -> "Lau
             python=arguments.python_version,
             requirements=code.project.requirements,
             prefer_runtime=arguments.prefer_runtime,
+            as_of=arguments.as_of,
             variables=variables,
         ),
         module=arguments.module_name,

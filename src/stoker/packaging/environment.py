@@ -170,8 +170,9 @@ def _make(order: _Order, *, say: Say) -> tuple[str, ...]:
         raise
     installed = installed_in(order.folder, order.runtime)
     mend(order.folder, order.runtime, installed)
-    record = {"installed": installed, "runtime": str(order.runtime), "requirements": order.needs.requirements}
-    write_private(order.record, json.dumps({**record, "mends": MENDS}, indent=1))
+    needs = {"requirements": order.needs.requirements, "as_of": order.needs.as_of}
+    record = {"installed": installed, "runtime": str(order.runtime), **needs, "mends": MENDS}
+    write_private(order.record, json.dumps(record, indent=1))
     return installed
 
 

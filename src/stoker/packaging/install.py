@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 from stoker.errors import StokerError
+from stoker.packaging.dates import flags_as_of
 from stoker.packaging.needs import Needs
 from stoker.packaging.requirements import OVERRIDE
 from stoker.packaging.resolution import Resolution
@@ -22,6 +23,7 @@ def install(resolution: Resolution, needs: Needs, runtime: Runtime, *, python: P
     wanted.write_text("\n".join([*options, *resolution.lines, ""]))
     if resolution.installer == "uv":
         words = ["pip", "install", "--python", str(python), "--no-deps", "-r", str(wanted)]
+        words += flags_as_of(needs.as_of)  # what sdists are built with is of that day, too
         done = Uv(runtime, folder).run(words)
     else:
         done = _pip_install(wanted, needs, python=python)

@@ -28,6 +28,7 @@ class Needs:
     requirements: tuple[str, ...] = ()
     archives: tuple[tuple[str, str], ...] = ()  # hash and filename
     prefer_runtime: bool = False
+    as_of: str | None = None  # a day: nothing that was uploaded later is installed
 
     @classmethod
     def of(cls, spec: "EnvironmentSpec | Mapping[str, Any]") -> "Needs":
@@ -39,11 +40,15 @@ class Needs:
             requirements=tuple(line.strip() for line in spec.get("requirements", ()) if line.strip()),
             archives=tuple((archive["hash"], archive["filename"]) for archive in spec.get("archives", ())),
             prefer_runtime=bool(spec.get("prefer_runtime", False)),
+            # `auto` and `today` are for submission, which leaves a day or nothing.
+            as_of=day if (day := spec.get("as_of")) not in ("auto", "today") else None,
         )
 
     def key(self, *, fingerprint: str, provided: str) -> str:
         """The name of the environment: the same needs on the same runtime are the same environment."""
         parts = [_FORMAT, fingerprint, provided, sorted(self.requirements), sorted(self.archives), self.prefer_runtime]
+        if self.as_of is not None:
+            parts.append(self.as_of)
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:20]
 
     def archive_files(self, home: Home) -> list[Path]:

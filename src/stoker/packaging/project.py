@@ -18,7 +18,7 @@ from stoker.packaging.runtimes import Runtime, default_runtime
 from stoker.packaging.tree import Tree
 
 _PROVIDED = frozenset({"determined", "determined-cli", "determined-common", "determined-deploy"})
-_FORMAT = 5  # of the kept findings; raised when their meaning changes
+_FORMAT = 6  # of the kept findings; raised when their meaning changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,6 @@ class Project:
     import_roots: tuple[str, ...] = (".",)
     archives: tuple[str, ...] = ()  # wheels and sdists on this disk that a requirements.txt names
     notes: tuple[str, ...] = ()
-    aside: tuple[
-        str, ...
-    ] = ()  # of the requirements, those of a requirements.txt beside a project that declares its own
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Project":
@@ -69,7 +66,6 @@ def read_project(tree: Tree, *, home: Home, runtime: Runtime | None = None) -> P
         import_roots=_import_roots(found.import_roots, tree.paths),
         archives=tuple(dict.fromkeys(map(str, found.archives))),
         notes=tuple(notes),
-        aside=tuple(line for line in required if line in found.aside),
     )
     _remember(memory, root, project, found.files)
     return project

@@ -1,6 +1,7 @@
 """What a user asks for: the fields of stoker.yaml and of `POST /jobs`."""
 
 import re
+from datetime import date
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
@@ -88,7 +89,21 @@ class EnvironmentSpec(Model):
     requirements: tuple[str, ...] = ()
     archives: tuple[Archive, ...] = ()
     prefer_runtime: bool = False
+    as_of: str | None = Field(
+        None, description="a date: install what was released by then; `auto`: find the date; `today`: no date"
+    )
     variables: dict[str, str] = {}
+
+    @field_validator("as_of", mode="before")
+    @classmethod
+    def _is_a_day(cls, value: Any) -> Any:
+        """YAML reads 2020-01-15 as a date."""
+        if value in (None, "auto", "today"):
+            return value
+        try:
+            return date.fromisoformat(str(value)).isoformat()
+        except ValueError as error:
+            raise ValueError(f"{value!r} is not a date like 2020-01-15, nor auto or today") from error
 
 
 class RestartRules(Model):

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from stoker.host.home import Home
     from stoker.submission.shipment import Code
 
-_KEPT = {"python", "requirements", "variables", "notes"}
-_FORMAT = 10  # of what is kept; raised when the rules change
+_KEPT = {"python", "as_of", "requirements", "variables", "notes"}
+_FORMAT = 11  # of what is kept; raised when the rules change
 
 
 def with_old_times(values: Values, code: "Code", *, home: "Home") -> Values:
@@ -34,12 +34,14 @@ def with_old_times(values: Values, code: "Code", *, home: "Home") -> Values:
     if found is None:
         from stoker.compat.eras.supply import Program
 
-        program = Program(files, tuple(own), values, aside=code.project.aside)
+        program = Program(files, tuple(own), values, root=code.tree.source.root)
         found = _find_out(program, memory, home=home)
     for note in found["notes"]:
         say(note)
     if found["python"]:
         values = overlay(values, {"environment": {"python": found["python"]}})
+    if found["as_of"] or "as_of" in values.get("environment", {}):  # `auto` and `today` become a date, or none
+        values = overlay(values, {"environment": {"as_of": found["as_of"]}})
     if given := dict(found["variables"]):
         if "PYTHONPATH" in given:
             own_path = values.get("environment", {}).get("variables", {}).get("PYTHONPATH", "")
@@ -59,6 +61,7 @@ def _find_out(program: "Program", memory: "Path", *, home: "Home") -> Values:
         raise UsageError(supply.refusal)
     found: Values = {
         "python": supply.python,
+        "as_of": supply.as_of,
         "requirements": list(supply.requirements),
         "variables": dict(supply.variables),
         "notes": list(supply.notes),
@@ -83,7 +86,7 @@ def _key(values: Values, own: list[str], files: dict[str, bytes], home: "Home") 
     from stoker.packaging.runtimes import choose
 
     environment = values.get("environment", {})
-    asked = {name: environment.get(name) for name in ("runtime", "python", "prefer_runtime")}
+    asked = {name: environment.get(name) for name in ("runtime", "python", "prefer_runtime", "as_of")}
     runtime = choose(home, runtime=asked["runtime"], python=asked["python"]).runtime
     said = [values.get(name) for name in ("module", "command", "resources")]
     said.append(values.get("data", {}).get("stoker", {}).get("base"))

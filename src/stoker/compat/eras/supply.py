@@ -1,49 +1,33 @@
-"""What code of another time is given that it does not name: its platform's libraries, what goes with them, a Python.
+"""What legacy code is given that it does not name: a Python and a date of its time, and its platform's libraries.
 
 The one place that decides it: submission gives it, and `stoker migrate` tells of it beforehand.
 """
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
 
-from stoker.compat.eras.bases import Base, base_of, base_of_runtime, is_ai_platforms
-from stoker.compat.eras.images import (
-    FOR_PYTHON_2,
-    MISNAMED,
-    OF_RUNTIME_1,
-    OLD_PYTHON,
-    WITH_TF,
-    WITH_TF_1,
-    as_in_image,
-    at_least,
-    compiled_pins,
-    in_images,
-    is_before_trainer,
-    is_of_runtime_1,
-    later_tf,
-    loosened,
-    numpy_before_tf,
-    uses_of,
-    went_with,
-    without_bounds,
-)
+from stoker.compat.eras import pins
+from stoker.compat.eras.era import Era, Index, era_by_hints, era_of, places, python_at
+from stoker.compat.eras.images import RUNTIME_1, Image, image_of, image_of_runtime, shipped
 from stoker.compat.eras.refusals import refusal
+from stoker.compat.eras.uses import Uses, entries_of, uses_of
 from stoker.errors import UsageError
+from stoker.packaging.dates import COMPILED, is_date
+from stoker.packaging.requirements import OVERRIDE, name_of, normal_name
 
 if TYPE_CHECKING:
-    from stoker.compat.eras.images import Uses
     from stoker.host.home import Home
-    from stoker.packaging.installed import Installed
     from stoker.packaging.runtimes import Runtime
 
-_ON_NUMPY = frozenset("h5py matplotlib pandas pyarrow scikit-learn scipy xgboost".split())
-_NEVER = 'python_version < "3"'  # as a marker: a line that is left out
 _OF_STAND_IN = (3, 11)  # the first Python that our `determined` can be imported by
+_KERAS_3 = "2023-11-27"  # until then Keras ran on TensorFlow, and did not declare it
+_TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly")
+_OF_TORCH = ("torch", "torchvision")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +35,14 @@ class Supply:
     """What a job gets on top of what it and its package say."""
 
     python: str | None = None
+    as_of: str | None = None
     libraries: tuple[str, ...] = ()  # imported, not declared, in the platforms' images: requirements
-    beside: tuple[str, ...] = ()  # requirements that old releases work with
-    lacking: tuple[str, ...] = ()  # libraries of the images that cannot be had
+    beside: tuple[str, ...] = ()  # lines that stand for some of the package's own
+    lacking: tuple[str, ...] = ()  # libraries of the images that are not available
     notes: tuple[str, ...] = ()  # a line each, to say
     variables: Mapping[str, str] = field(default_factory=dict)
     refusal: str | None = None  # why the job cannot run, whatever it is given
-    is_settled: bool = True  # the same next time, while nothing changes; not so where something could not be had
+    is_settled: bool = True  # the same next time, while nothing changes
 
     @property
     def requirements(self) -> tuple[str, ...]:
@@ -71,8 +56,7 @@ class Program:
     files: Mapping[str, bytes]  # modules
     requirements: tuple[str, ...]  # the package's and the job's own
     values: Mapping[str, Any]  # the job's
-    image: Base = Base()  # AI Platform's, where its runtime is none of those here
-    aside: tuple[str, ...] = ()  # of the requirements, those that AI Platform would not have read
+    root: Path | None = None  # the directory, for its history
 
     @property
     def environment(self) -> Mapping[str, Any]:
@@ -80,361 +64,285 @@ class Program:
         return found
 
     @cached_property
-    def base(self) -> Base:
-        """The image that its Dockerfile starts from, if it has one; else AI Platform's."""
-        own = self.values.get("data", {}).get("stoker", {}).get("base")
-        return base_of(own) if own else self.image
+    def uses(self) -> Uses:
+        return uses_of(self.files, entries=list(entries_of(self.values)))
 
     @property
     def is_determineds(self) -> bool:
         return any(name.split(".")[0] == "determined" for name in self.uses.modules)
 
     @cached_property
-    def uses(self) -> "Uses":
-        found = uses_of(self.files, entries=list(entries_of(self.values)))
-        runtime = self.environment.get("runtime") or self.base.runtime
-        is_old = found.is_old or is_of_runtime_1(found, self.requirements, runtime)
-        return replace(found, is_old=is_old)
+    def image(self) -> Image:
+        """Its Dockerfile's, or AI Platform's; with the libraries that the code imports and the package allows."""
+        own = self.values.get("data", {}).get("stoker", {}).get("base")
+        found = image_of(own) if own else image_of_runtime(self.environment.get("runtime"))
+        if self.uses.is_of_runtime_1 and not found.libraries:
+            found = replace(RUNTIME_1, name="code for TensorFlow 1 or scikit-learn 0.20")
+        libraries = {module: line for module, line in found.libraries.items() if self._takes(module, line)}
+        is_used = bool(libraries) or self.uses.is_of_runtime_1
+        return replace(found, libraries=libraries, date=found.date if is_used else None)
 
-    @property
-    def in_images(self) -> dict[str, str]:
-        """What it imports that its image had: of a Dockerfile's own the releases that it names."""
-        found = in_images(self.uses)
-        return found if self.uses.is_old else {**found, **{k: v for k, v in self.base.libraries.items() if k in found}}
+    def _takes(self, module: str, line: str) -> bool:
+        if module not in shipped(self.uses.modules):
+            return False
+        names = _TENSORFLOWS if module == "tensorflow" else (name_of(line),)
+        declared = [own for own in pins.mended(self.requirements).lines if name_of(own) in names]
+        return all(name_of(own) == name_of(line) and pins.allows(own, line) for own in declared)
 
 
-def supply_for(program: Program, *, home: "Home", here: bool = True, look_up: bool = True) -> Supply:
+def supply_for(
+    program: Program, *, home: "Home", here: bool = True, look_up: bool = True, index: Index | None = None
+) -> Supply:
     """Find out. Without `look_up` the package index is not asked; not `here`, the server's Pythons are not known."""
-    found = _supply(program, home=home, here=here, look_up=look_up)
-    if here and look_up:
-        found = _with_later(program, found, home=home)
-    if here and look_up and program.aside and is_ai_platforms(program.environment.get("runtime")):
-        found = _without_aside(program, found, home=home)
+    as_of = program.environment.get("as_of")
+    if program.environment.get("prefer_runtime"):  # its versions are what the user wants, whatever the package pins
+        found = Supply()
+    elif not here:
+        found = Supply(as_of=as_of if is_date(as_of) else None)
+    else:
+        asked = _asked(program, home)
+        why_not = _refusal(program, asked)
+        if why_not is not None:
+            return Supply(refusal=why_not, is_settled=False)
+        search = _Search(program, asked, home, (index or _UvIndex(program, home)) if look_up else None)
+        found = Supply() if as_of == "today" else search.supply()
+    return _with_variables(program, found)
+
+
+def _with_variables(program: Program, found: Supply) -> Supply:
+    """The folders and built-in names that Python 2 would have found."""
     folders = sorted(program.uses.folders) if program.values.get("module") else []
     variables = {"PYTHONPATH": ":".join(folders)} if folders else {}
-    if names := " ".join(sorted(program.uses.builtins_of_2)):
-        variables["STOKER_BUILTINS"] = names
-        found = replace(
-            found, notes=(*found.notes, f"{names}: of Python 2; in the job that is what Python 3 has in its place.")
-        )
-    return replace(found, variables=variables) if variables else found
-
-
-def _supply(program: Program, *, home: "Home", here: bool, look_up: bool) -> Supply:
-    own = list(program.requirements)
-    if program.environment.get("prefer_runtime"):  # its versions are what the user wants, whatever the package pins
-        return Supply()
-    if not here:
-        return Supply(beside=tuple(went_with(own)))
-    uses = program.uses
-    asked = _asked(program.environment, home)
-    if asked.origin != "added":
-        program = replace(program, image=base_of_runtime(program.environment.get("runtime")))
-    why_not = refusal(program.values, uses.modules, is_installed=lambda name: _is_there(name, asked, own))
-    if why_not is None and uses.python_2 is not None:
-        why_not = (
-            f"{uses.python_2.rstrip('.')}. That is Python 2; stoker runs Python 3.7 and later. Convert it: `2to3 -w .`"
-        )
-    if why_not is not None:
-        return Supply(refusal=why_not, is_settled=False)
-    place = _with_numpy(program, _place(program, asked, is_old=uses.is_old, home=home, look_up=look_up))
-    runtime = place.runtime
-    python = runtime.minor if runtime.name != asked.name else None
-    own, overrides, text = _replaced(own, place.overrides)
-    if text:
-        place = replace(place, notes=(*place.notes, text))
-    missing = missing_in(runtime, program.in_images, own)
-    names = ", ".join(missing)
-    kept = as_in_image(uses, own) if runtime.minor == OLD_PYTHON else []
-    kept += [line for line in _of_base(program) if line not in missing]
-    if own or missing:
-        kept += _of_runtime(runtime, program.in_images, own)
-    if not missing:
-        beside = (*overrides, *kept, *went_with([*own, *kept]))
-        return Supply(python, (), beside, (), place.notes, is_settled=place.is_settled)
-    beside = (*overrides, *kept, *went_with([*own, *kept, *missing]))
-    if look_up and not _can_be_had([*own, *missing, *beside], program.environment, python, home=home):
-        text = f"{names}: imported, not declared, and not to be had here. The job runs without it."
-        beside = (*overrides, *went_with(own))
-        return Supply(python, (), beside, tuple(missing), (*place.notes, text), is_settled=False)
-    text = f"{names}: imported and not declared; the platforms' images had it. It is in the job's requirements."
-    return Supply(python, tuple(missing), beside, (), (*place.notes, text), is_settled=place.is_settled)
-
-
-def _with_later(program: Program, found: Supply, *, home: "Home") -> Supply:
-    """Libraries of runtime 1's time as what came after them, where they do not go with what the package declares."""
-    from stoker.packaging.requirements import name_of  # noqa: PLC0415 - as above
-
-    given = found.libraries or found.lacking
-    of_then = [line for module, line in OF_RUNTIME_1.items() if module != "tensorflow" or not program.uses.is_of_tf_1]
-    later = tuple(name_of(line) or line if line in of_then else line for line in given)
-    if later == given or not program.requirements or (not found.lacking and _goes(program, found, home=home)):
-        return found
-    gone = set(went_with([*program.requirements, *given])) - set(went_with([*program.requirements, *later]))
-    beside = tuple(line for line in found.beside if line not in gone)
-    names = [line for line in given if line not in later]
-    text = (
-        f"{', '.join(names)}: not with what the package requires; the job has later ones. {', '.join(later)}: imported"
-    )
-    text += " and not declared; in the job's requirements."
-    second = replace(found, libraries=later, beside=beside, lacking=(), notes=(*found.notes[:-1], text))
-    return second if _goes(program, second, home=home) else found
-
-
-def _without_aside(program: Program, found: Supply, *, home: "Home") -> Supply:
-    """As AI Platform had it, by setup.py alone, where that can be met and the whole cannot."""
-    from stoker.packaging.requirements import OVERRIDE, name_of  # noqa: PLC0415 - as above
-
-    if found.refusal or _goes(program, found, home=home):
-        return found
-    declared = tuple(line for line in program.requirements if line not in program.aside)
-    alone = replace(program, requirements=declared, aside=())
-    second = _supply(alone, home=home, here=True, look_up=True)
-    if not _goes(alone, second, home=home):
-        return found
-    given = {name_of(line): line for line in second.requirements}
-    names = dict.fromkeys(name_of(line) for line in program.aside if name_of(line) not in map(name_of, declared))
-    overrides = [f"{OVERRIDE}{given[name]}" if name in given else f"{OVERRIDE}{name}; {_NEVER}" for name in names]
-    text = "requirements.txt cannot be met here, and AI Platform never read it: the job goes by what setup.py declares."
-    return replace(second, beside=(*second.beside, *overrides), notes=(text, *second.notes))
-
-
-def _goes(program: Program, found: Supply, *, home: "Home") -> bool:
-    """Whether uv can say what to install; what is left to pip of old may fail after minutes."""
-    from stoker.packaging.environment import resolve  # noqa: PLC0415 - as above
-
-    lines = list(dict.fromkeys([*program.requirements, *found.requirements]))
-    spec = {**program.environment, "requirements": lines}
-    try:
-        return resolve({**spec, "python": found.python} if found.python else spec, home=home).installer != "pip"
-    except UsageError:
-        return False
-
-
-def entries_of(values: Mapping[str, Any]) -> Iterator[str]:
-    """The files that a job starts with, as far as its words name them."""
-    if module := values.get("module"):
-        yield from _of_module(module)
-    for word in " ".join(values.get("command") or ()).split():
-        if word.endswith(".py"):
-            yield word.removeprefix("./")
-        else:
-            yield from _of_module(word.split(":")[0])
-
-
-def missing_in(runtime: "Runtime", wanted: Mapping[str, str], own: Sequence[str]) -> list[str]:
-    """Those that neither the package declares nor the runtime has."""
-    if not wanted:
-        return []
-    from stoker.packaging.installed import Installed  # noqa: PLC0415 - 40 ms, and rarely wanted
-    from stoker.packaging.requirements import name_of, normal_name  # noqa: PLC0415
-
-    installed = Installed(runtime)
-    declared = {normal_name(name) for line in own if (name := name_of(line))}
-    # A library under its other names, and what comes with it.
-    if declared & {"tensorflow-cpu", "tensorflow-gpu", "tf-nightly"}:
-        declared |= {"tensorflow"}
-    if "attrdict" in declared:
-        declared |= {"attrdict3"}
-    if installed.get("xgboost-cpu") is not None:
-        declared |= {"xgboost"}
-    names = {normal_name(name_of(line) or line): line for line in wanted.values()}
-    if {"tensorflow", "keras"} <= {*names, *declared} and "==" not in names.get("keras", ""):
-        names.pop("keras", None)  # it comes with it; not so with TensorFlow 1
-    if "tensorflow" in names or "tensorflow" in declared:
-        names = {name: line for name, line in names.items() if name not in ("numpy", "six", "h5py", "absl-py")}
-    return [line for name, line in names.items() if name not in declared and not _is_met(installed, name, line)]
-
-
-def _of_runtime(runtime: "Runtime", wanted: Mapping[str, str], own: Sequence[str]) -> list[str]:
-    """Libraries that the code takes from the runtime, to be resolved with the rest: they must go with its numpy.
-
-    Not torch's, for which another one would be gigabytes.
-    """
-    from stoker.packaging.installed import Installed  # noqa: PLC0415 - as above
-    from stoker.packaging.requirements import name_of  # noqa: PLC0415
-
-    installed, declared = Installed(runtime), {name_of(line) for line in own}
-    names = {name for line in wanted.values() if (name := name_of(line)) and name in _ON_NUMPY}
-    return sorted(name for name in names - declared if installed.get(name) is not None)
-
-
-def _is_met(installed: "Installed", name: str, line: str) -> bool:
-    """By any release, but for setuptools, whose newer ones lack the very module."""
-    return bool(installed.satisfies(Requirement(line))) if name == "setuptools" else installed.get(name) is not None
+    names = " ".join(sorted(program.uses.builtins_of_2))
+    if not names:
+        return replace(found, variables=variables)
+    text = f"The code calls {names}, of Python 2: in the job these are their equivalents of Python 3."
+    return replace(found, variables={**variables, "STOKER_BUILTINS": names}, notes=(*found.notes, text))
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Candidate:
     runtime: "Runtime"
-    notes: tuple[str, ...] = ()
-    overrides: tuple[str, ...] = ()  # for pins that no Python here has a build of
-    is_settled: bool = True
+    as_of: str | None
+    libraries: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+    why: str = ""
+    lacking: tuple[str, ...] = ()
 
 
-def _place(program: Program, asked: "Runtime", *, is_old: bool, home: "Home", look_up: bool) -> _Place:
-    """The runtime that was asked for. Where that has no build of what is pinned: the nearest that has.
+@dataclass(frozen=True)
+class _Search:
+    """Candidates in a fixed order, of which the first that resolves is taken."""
 
-    A runtime that somebody added by name is what they want, whatever the package pins.
-    """
-    from stoker.packaging.runtimes import list_runtimes  # noqa: PLC0415 - as above
+    program: Program
+    asked: "Runtime"
+    home: "Home"
+    index: Index | None
+    has_exact_image: bool = True  # the image's releases, and not earlier ones
 
-    if asked.origin == "added":
-        return _Place(asked)
-    is_named = bool(program.environment.get("python"))
-    pins = compiled_pins([*program.requirements, *_of_base(program)]) if look_up else []
-    if is_old and not is_named:
-        return _of_old(program, asked, pins, home)
-    if pins and asked.interpreter.numbers >= _OF_STAND_IN and program.is_determineds:
-        return _with_stand_in(program, asked, pins)
-    if (of_image := _of_image(program, asked, home)) is not None and (not pins or _has(of_image.runtime, pins)):
-        return of_image
-    if not pins or _has(asked, pins):
-        return _Place(asked)
-    others = [one for one in list_runtimes(home) if one.minor != asked.minor]
-    if is_named:
-        others.sort(key=lambda one: abs(one.interpreter.numbers[1] - asked.interpreter.numbers[1]))
-    for runtime in others:
-        if _has(runtime, pins):
-            text = f"{', '.join(pins)}: not built for Python {asked.minor}; the job runs on {runtime}."
-            return _Place(runtime, (text,))
-    oldest = min([asked, *others], key=lambda one: one.interpreter.numbers)
-    return _loosely(asked if is_named else oldest, program.requirements, ())
+    @cached_property
+    def own(self) -> pins.Mended:
+        return pins.mended(self.program.requirements)
+
+    def supply(self) -> Supply:
+        era = era_of(self.program.environment.get("as_of"), self.program.image, self.own.lines, self.index)
+        implied = self._implied(self.asked, era.date)
+        base = self._start()
+        python = base.minor if base.name != self.asked.name else None
+        if not self.own.lines and not implied:
+            text = f"Its image is {self.program.image.name}; the job runs on {base}."
+            return Supply(python, notes=(text,)) if python else Supply()
+        if self.index is None:
+            return self._unchecked(era, implied, python)
+        for candidate in self._candidates(base, era, self.index):
+            lines = [*self.program.requirements, *candidate.libraries, *candidate.beside]
+            if self.index.resolves(candidate.runtime, lines, candidate.as_of):
+                return self._taken(candidate)
+        return Supply(as_of=era.date if era.is_explicit else None, is_settled=False)
+
+    def _start(self) -> "Runtime":
+        """The Python that was asked for, or else that of the job's image, if it names one."""
+        from stoker.packaging.runtimes import choose  # noqa: PLC0415 - reads the machine's Pythons
+
+        python = self.program.image.python
+        if self._is_named or self._keeps_torch or python is None:
+            return self.asked
+        try:
+            found = choose(self.home, python=python).runtime
+        except UsageError:
+            return self.asked
+        return found if found.minor != self.asked.minor else self.asked
+
+    @property
+    def _is_named(self) -> bool:
+        return bool(self.program.environment.get("python")) or self.asked.origin == "added"
+
+    @property
+    def _keeps_torch(self) -> bool:
+        """Whether it uses a torch that it does not pin: the runtime has one, and another would be gigabytes."""
+        is_used = "torch" in shipped(self.program.uses.modules) or "torch" in map(name_of, self.own.lines)
+        return is_used and "torch" not in map(name_of, pins.bounded(self.own.lines))
+
+    def _candidates(self, base: "Runtime", era: Era, index: Index) -> Iterator[_Candidate]:
+        """1. As declared. 2. As of the era's date. 3. With pins as lower bounds. 4. Without undeclared libraries."""
+        if self.program.is_determineds and base.interpreter.numbers >= _OF_STAND_IN:
+            yield from self._with_stand_in(base, era)
+            return
+        if era.date is None:
+            yield self._candidate(base, Era(), None)
+            era = era_by_hints(self.own.lines, self.program.root, index)
+        is_first = self._is_named or self._keeps_torch or base.name != self.asked.name
+        runtimes = [base, *self._others(base)]
+        tries = list(places(runtimes, era, is_first=is_first)) if era.date else []
+        yield from (self._candidate(runtime, era, date) for runtime, date in tries)
+        if self.program.image.libraries:  # which other pins may rule out
+            earlier = replace(self, has_exact_image=False)
+            yield from (earlier._candidate(runtime, era, date) for runtime, date in tries)
+        if not index.release_dates(sorted({name_of(line) or line for line in self._any_lines(era)})):
+            why = "the package index serves no upload dates, so the newest releases that fit are taken"
+            yield from (self._candidate(runtime, Era(None, why), None) for runtime in runtimes)
+        gone = self._without_wheel(runtimes, index) if tries and not era.is_explicit else []
+        if gone:
+            loose = tuple(f"{OVERRIDE}{line}" for line in pins.at_least(self.own.lines))
+            why = f"no Python here has a wheel of {', '.join(gone)}, so pins are lower bounds"
+            for runtime, date in tries:
+                candidate = self._candidate(runtime, replace(era, reason=why), date)
+                yield replace(candidate, beside=(*loose, *self.own.added))
+        yield self._without_libraries(base)
+
+    def _any_lines(self, era: Era) -> tuple[str, ...]:
+        return (*self.own.lines, *self._implied(self.asked, era.date))
+
+    def _with_stand_in(self, base: "Runtime", era: Era) -> Iterator[_Candidate]:
+        """For Determined's code: our `determined` is for this Python, and its trials for the torch of today.
+
+        Determined had what its images had and read no requirements.txt: the pins there were for someone's laptop.
+        """
+        torch = [line for line in pins.bounded(self.own.lines) if name_of(line) in _OF_TORCH]
+        if not torch:
+            yield self._candidate(base, era, era.date)
+            yield self._candidate(base, Era(), None)
+        loose = tuple(f"{OVERRIDE}{line}" for line in [*pins.at_least(self.own.lines), *map(_any_release, torch)])
+        why = f"Determined's code runs on {base}, with pins as lower bounds"
+        yield replace(self._candidate(base, Era(None, why), None), beside=(*_last(loose), *self.own.added))
+        yield self._without_libraries(base)
+
+    def _without_libraries(self, base: "Runtime") -> _Candidate:
+        return _Candidate(base, None, beside=self.own.added, lacking=self._implied(base, None))
+
+    def _candidate(self, runtime: "Runtime", era: Era, date: str | None) -> _Candidate:
+        moved = f"; moved from {era.date}, before wheels for Python {runtime.minor}" if date != era.date else ""
+        why = f"{era.reason}{moved}"
+        return _Candidate(runtime, date, self._implied(runtime, date), self.own.added, why)
+
+    def _implied(self, runtime: "Runtime", date: str | None) -> tuple[str, ...]:
+        """Libraries that the code imports and the package does not declare: as the image had them, or at the date."""
+        from stoker.packaging.installed import Installed  # noqa: PLC0415 - 40 ms, and rarely wanted
+
+        wanted = shipped(self.program.uses.modules)
+        if "keras" in wanted and date is not None and date < _KERAS_3:
+            wanted.setdefault("tensorflow", "tensorflow")
+        if not wanted:
+            return ()
+        declared = {name_of(line) for line in self.own.lines}
+        if declared & {*_TENSORFLOWS}:
+            declared.add("tensorflow")
+        installed = Installed(runtime)
+        if date is not None:
+            installed = installed.only("torch")
+        of_image = self.program.image.libraries
+        if not self.has_exact_image:
+            of_image = {module: pins.at_most(line) for module, line in of_image.items()}
+        lines = {module: line for module, line in wanted.items() if normal_name(name_of(line) or line) not in declared}
+        missing = {module: line for module, line in lines.items() if not _has(installed, line)}
+        return tuple({**missing, **of_image}.values())
+
+    def _others(self, base: "Runtime") -> list["Runtime"]:
+        """None beside a runtime that someone added by name: it is what they want."""
+        from stoker.packaging.runtimes import list_runtimes  # noqa: PLC0415 - as above
+
+        if self.asked.origin == "added":
+            return []
+        return [one for one in list_runtimes(self.home) if one.minor != base.minor and one.origin != "added"]
+
+    def _without_wheel(self, runtimes: Sequence["Runtime"], index: Index) -> list[str]:
+        lines = pins.compiled(pins.exact(self.own.lines))
+        return [line for line in lines if not any(index.has_wheel(line, runtime) for runtime in runtimes)]
+
+    def _unchecked(self, era: Era, implied: tuple[str, ...], python: str | None) -> Supply:
+        """Without the index: the Python of the date, if there is a date."""
+        if era.date is None:
+            return Supply(python, None, implied, self.own.added, notes=self.own.notes)
+        is_named = self.program.environment.get("python") or self.asked.origin == "added"
+        return Supply(None if is_named else python_at(era.date), era.date, implied, self.own.added)
+
+    def _taken(self, found: _Candidate) -> Supply:
+        python = found.runtime.minor if found.runtime.name != self.asked.name else None
+        notes = []
+        if found.as_of:
+            notes.append(f"Libraries as of {found.as_of} ({found.why}); the job runs on {found.runtime}.")
+        elif found.why or python:
+            because = f"{found.why[:1].upper()}{found.why[1:]}" if found.why else f"Its image is {self._image_name}"
+            notes.append(f"{because}; the job runs on {found.runtime}.")
+        if found.libraries:
+            notes.append(
+                f"Added {', '.join(found.libraries)}: imported and not declared; the platform's images had it."
+            )
+        if found.lacking:
+            notes.append(f"{', '.join(found.lacking)}: imported, not declared and not available here.")
+        notes += self.own.notes
+        given = (found.libraries, found.beside, found.lacking, tuple(notes))
+        return Supply(python, found.as_of, *given, is_settled=not found.lacking)
+
+    @property
+    def _image_name(self) -> str:
+        return self.program.image.name
 
 
-def _with_stand_in(program: Program, asked: "Runtime", pins: list[str]) -> _Place:
-    """For Determined's code: its `determined` here is for this Python, and its trials for a torch of today.
+@dataclass(frozen=True, slots=True)
+class _UvIndex:
+    """The real one."""
 
-    Determined had what its images had, and read no requirements.txt: the pins there were for somebody's laptop.
-    """
-    lacking = [pin for pin in pins if is_before_trainer(pin) or not _has(asked, [pin])]
-    if not lacking:
-        return _Place(asked)
-    instead = without_bounds(pins)
-    text = f"{', '.join(lacking)}: not for {asked}, which Determined's code runs on; the job has {', '.join(instead)}."
-    return _Place(asked, (text,), (*instead, *at_least(program.requirements)))
+    program: Program
+    home: "Home"
 
+    def release_dates(self, lines: Sequence[str]) -> dict[str, str]:
+        from stoker.packaging.dates import release_dates  # noqa: PLC0415 - as above
+        from stoker.packaging.runtimes import default_runtime  # noqa: PLC0415
 
-def _of_old(program: Program, asked: "Runtime", pins: list[str], home: "Home") -> _Place:
-    """For code of TensorFlow 1 or of scikit-learn's time: the Python that they were built for, if it is here."""
-    from stoker.packaging.requirements import name_of  # noqa: PLC0415 - as above
-    from stoker.packaging.runtimes import list_runtimes  # noqa: PLC0415
+        return release_dates(lines, default_runtime())
 
-    runtime = next((one for one in list_runtimes(home) if one.minor == OLD_PYTHON), None)
-    if runtime is None:
-        return _Place(asked, is_settled=False)
-    text = f"This code is for TensorFlow 1 or scikit-learn 0.20: the job runs on {runtime}."
-    if program.uses.is_of_tf_1 and (later := later_tf(program.requirements)):
-        instead = [
-            OF_RUNTIME_1["tensorflow"],
-            *at_least(program.requirements),
-            *(f"{one}; {_NEVER}" for one in WITH_TF),
-        ]
-        because = f"{later}: the code calls what TensorFlow 1 alone has; the job has {OF_RUNTIME_1['tensorflow']}."
-        return _Place(runtime, (text, because), tuple({name_of(line): line for line in instead}.values()))
-    if not pins or _has(runtime, pins):
-        return _Place(runtime, (text,))
-    return _loosely(runtime, program.requirements, (text,))
+    def resolves(self, runtime: "Runtime", lines: Sequence[str], as_of: str | None) -> bool:
+        from stoker.packaging.environment import resolve  # noqa: PLC0415 - as above
 
-
-def _with_numpy(program: Program, place: _Place) -> _Place:
-    """For TensorFlow 1.15 beside a pin of numpy that went with an earlier one: the numpy that it takes."""
-    has_tf = program.uses.is_old and OF_RUNTIME_1["tensorflow"] in program.in_images.values()
-    pinned = numpy_before_tf(program.requirements) if has_tf and place.runtime.minor == OLD_PYTHON else None
-    if pinned is None or any(line.startswith("numpy") for line in place.overrides):
-        return place
-    text = f"{pinned}: not with {OF_RUNTIME_1['tensorflow']}; the job has {WITH_TF_1}."
-    return replace(place, notes=(*place.notes, text), overrides=(*place.overrides, WITH_TF_1))
-
-
-def _of_base(program: Program) -> list[str]:
-    """The releases in its image that the code gets from there: what it declares loosely was met, and kept."""
-    from stoker.packaging.requirements import normal_name  # noqa: PLC0415 - as above
-    from stoker.packaging.resolver import parse  # noqa: PLC0415
-
-    parsed = {normal_name(found.name): found for line in program.requirements if (found := parse(line)) is not None}
-    wanted = program.in_images.values()
-    return [line for line in program.base.libraries.values() if line in wanted and _is_loose(line, parsed)]
-
-
-def _is_loose(line: str, declared: "Mapping[str, Requirement]") -> bool:
-    """Whether the release of a line `name==1.2.*` is one that the declaration, if any, allows and does not name."""
-    name, _, version = line.partition("==")
-    if name == "tensorflow" and declared.keys() & {"tensorflow-cpu", "tf-nightly"}:
-        return False
-    found = declared.get(name) or declared.get(f"{name}-gpu")
-    if found is None:
+        # What has to be built from source counts as not there: it takes minutes, and mostly fails.
+        wheels = [f"--only-binary {name}" for name in COMPILED] if as_of is None else []
+        spec = {"requirements": [*wheels, *dict.fromkeys(lines)], "as_of": as_of}
+        named = {"runtime": runtime.name} if runtime.origin == "added" else {"python": runtime.minor}
+        try:
+            resolve({**spec, **named}, home=self.home)
+        except UsageError:
+            return False
         return True
-    newest = version.replace("*", "99")
-    is_bound = any(clause.operator in ("==", "~=", "<", "<=") for clause in found.specifier)
-    return not found.url and not is_bound and found.specifier.contains(newest)
+
+    def has_wheel(self, line: str, runtime: "Runtime") -> bool:
+        from stoker.packaging.resolver import has_wheels  # noqa: PLC0415 - as above
+
+        return has_wheels([line], runtime)
 
 
-def _of_image(program: Program, asked: "Runtime", home: "Home") -> _Place | None:
-    """The Python that the Dockerfile's image is of, where nothing else names one and the default is another.
-
-    Not for torch that is not bound to a release: the default runtime has one, and to install it again takes gigabytes.
-    """
-    from stoker.packaging.requirements import name_of  # noqa: PLC0415 - as above
-    from stoker.packaging.runtimes import choose  # noqa: PLC0415
-
-    python = program.base.python
-    if python is None or program.environment.get("python") or program.environment.get("runtime"):
-        return None
-    has_torch = "torch" in program.in_images or "torch" in map(name_of, program.requirements)
-    if has_torch and not any(name_of(line) == "torch" for line in compiled_pins(program.requirements)):
-        return None
-    try:
-        runtime = choose(home, python=python).runtime
-    except UsageError:
-        return None  # none here is near: what the code itself says decides
-    text = f"Its image is of {program.base.image}: the job runs on {runtime}."
-    return _Place(runtime, (text,)) if runtime.minor != asked.minor else None
-
-
-def _loosely(runtime: "Runtime", own: Sequence[str], notes: tuple[str, ...]) -> _Place:
-    """The runtime with the releases nearest to what is pinned and has no build for any Python here.
-
-    Pins beside them become lower bounds: a `pip freeze` of then has what went with the releases that are gone.
-    """
-    pins = compiled_pins(own)
-    lacking = [pin for pin in pins if not _has(runtime, [pin])]
-    instead = [line for pin in lacking if (line := loosened(pin)) is not None]
-    if not lacking or len(instead) < len(lacking) or not _has(runtime, instead):
-        return _Place(runtime, notes, is_settled=False)
-    text = f"{', '.join(lacking)}: not built for any Python here; the job runs on {runtime} with {', '.join(instead)}."
-    return _Place(runtime, (*notes, text), (*instead, *at_least(own)))
-
-
-def _replaced(own: Sequence[str], instead: Sequence[str]) -> tuple[list[str], tuple[str, ...], str]:
-    """The requirements as they come to be, the lines that say so, and a note about those that are not as written."""
-    from stoker.packaging.requirements import OVERRIDE, name_of  # noqa: PLC0415 - as above
-
-    instead = [line for line in instead if not _is_needless(name_of(line) or "")]
-    needless = [line for line in own if _is_needless(name_of(line) or "")]
-    misnamed = {line: MISNAMED[line.strip()] for line in own if line.strip() in MISNAMED}
-    gone = {name_of(line) for line in (*instead, *needless, *misnamed)}
-    overrides = [f"{OVERRIDE}{line}" for line in instead]
-    overrides += [f"{OVERRIDE}{name}; {_NEVER}" for name in map(name_of, (*needless, *misnamed))]
-    notes = [f"{', '.join(needless)}: left out, for Python 3 has it."] if needless else []
-    notes += [f"{name} is required by its other name: {right}." for name, right in misnamed.items()]
-    known = {name_of(line) for line in own}
-    added = [right for right in misnamed.values() if right not in known]
-    kept = [*(line for line in own if name_of(line) not in gone), *instead, *added]
-    return kept, (*overrides, *added), " ".join(notes)
-
-
-def _is_needless(name: str) -> bool:
-    """Whether Python 3 has it: a module of its own, a backport of one, or itself."""
-    if name in FOR_PYTHON_2 or name in ("python", "pkg-resources"):  # the second is Ubuntu's pip freeze's mistake
-        return True
-    return name in sys.stdlib_module_names and name != "dataclasses"
+def _refusal(program: Program, asked: "Runtime") -> str | None:
+    own = program.requirements
+    why_not = refusal(program.values, program.uses.modules, is_installed=lambda name: _is_there(name, asked, own))
+    if why_not is None and program.uses.python_2 is not None:
+        where = program.uses.python_2.rstrip(".")
+        return f"{where}. That is Python 2; stoker runs Python 3.7 and later. Convert it: `2to3 -w .`"
+    return why_not
 
 
 def _is_there(name: str, runtime: "Runtime", own: Iterable[str]) -> bool:
     """Whether the runtime has the library of this module, or the package declares it and so must know."""
     from stoker.packaging.installed import Installed  # noqa: PLC0415 - as above
-    from stoker.packaging.requirements import name_of, normal_name  # noqa: PLC0415
 
     library = name.split(".")[0]
     if library in ("determined", "tensorflow"):
@@ -442,35 +350,26 @@ def _is_there(name: str, runtime: "Runtime", own: Iterable[str]) -> bool:
     return library in {normal_name(name_of(line) or "") for line in own} or Installed(runtime).get(library) is not None
 
 
-def _asked(environment: Mapping[str, Any], home: "Home") -> "Runtime":
+def _asked(program: Program, home: "Home") -> "Runtime":
     from stoker.packaging.runtimes import choose  # noqa: PLC0415 - as above
 
-    return choose(home, runtime=environment.get("runtime"), python=environment.get("python")).runtime
+    return choose(home, runtime=program.environment.get("runtime"), python=program.environment.get("python")).runtime
 
 
-def _has(runtime: "Runtime", pins: Iterable[str]) -> bool:
-    from stoker.packaging.installed import Installed  # noqa: PLC0415 - as above
-    from stoker.packaging.resolver import has_wheels, parse  # noqa: PLC0415
-
-    installed = Installed(runtime)
-    wanted = [line for line in pins if (found := parse(line)) is not None and not installed.satisfies(found)]
-    applying = [line for line in wanted if (found := parse(line)) is not None and installed.applies(found)]
-    return not applying or has_wheels(applying, runtime)
+def _has(installed: Any, line: str) -> bool:
+    """In any release, but for setuptools, whose newer ones lack the very module."""
+    if name_of(line) == "setuptools":
+        return bool(installed.satisfies(Requirement(line)))
+    return installed.get(name_of(line)) is not None or (line == "xgboost" and installed.get("xgboost-cpu") is not None)
 
 
-def _can_be_had(
-    requirements: Iterable[str], environment: Mapping[str, Any], python: str | None, *, home: "Home"
-) -> bool:
-    from stoker.packaging.environment import resolve  # noqa: PLC0415 - as above
-
-    spec = {**environment, "requirements": list(dict.fromkeys(requirements))}
-    try:
-        resolve({**spec, "python": python} if python else spec, home=home)
-    except UsageError:
-        return False
-    return True
+def _any_release(line: str) -> str:
+    return name_of(line) or line
 
 
-def _of_module(module: str) -> list[str]:
-    path = module.replace(".", "/")
-    return [f"{path}.py", f"{path}/__main__.py", f"{path}/__init__.py"]
+def _last(lines: Iterable[str]) -> tuple[str, ...]:
+    """One line for each library, the first of them."""
+    found: dict[str | None, str] = {}
+    for line in lines:
+        found.setdefault(name_of(line.removeprefix(OVERRIDE)), line)
+    return tuple(found.values())

@@ -119,7 +119,7 @@ def _code(directory: Directory) -> list[Finding]:
 
 def _requirements(directory: Directory, values: Values, home: Home, *, beside: Sequence[str]) -> list[Finding]:
     environment = values.get("environment", {})
-    asked = {"runtime": environment.get("runtime"), "python": environment.get("python")}
+    asked = {name: environment.get(name) for name in ("runtime", "python", "as_of")}
     try:
         report = check(directory.root, home=home, **asked, beside=list(dict.fromkeys(beside)))
     except StokerError as error:
