@@ -95,6 +95,6 @@ def test_pins_of_a_laptop_are_lower_bounds_for_code_that_imports_determined(tmp_
     found = supply.supply_for(program, home=Home(tmp_path).make(), index=Index())
 
     assert (found.python, found.as_of) == (None, None)
-    assert "Determined's code runs on default" in found.notes[0]
+    assert "Pins are lower bounds for code that imports determined; the job runs on default" in found.notes[0]
     ends = {line.removeprefix(OVERRIDE) for line in found.requirements}
     assert {"torch>=1.8.0", "scipy>=1.6.0", "tqdm>=4.56.0"} <= ends
