@@ -390,3 +390,16 @@ def test_listing_goes_on_while_objects_are_removed(storage: Storage) -> None:
         assert len(urls(storage, "gs://bucket", recursive=True)) <= 300
     thread.join()
     assert urls(storage, "gs://bucket") == []
+
+
+def test_placeholder_of_a_folder_is_not_copied_to_a_file(tmp_path: Path) -> None:
+    storage = Storage(tmp_path / "home", environment={})
+    with storage.open_url("gs://bucket/in/folder/", "wb"):
+        pass
+    with storage.open_url("gs://bucket/in/folder/data", "wb") as file:
+        file.write(b"x")
+
+    copied = storage.copy("gs://bucket/in", tmp_path / "out", recursive=True)
+
+    assert copied.files == 1
+    assert (tmp_path / "out/folder/data").read_bytes() == b"x"
