@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -24,7 +24,9 @@ from bench.storage import BUCKET, gateway, is_listening, make_files
 
 os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"  # before gcsfs is imported: it would ask Google by gRPC
 THREADS = 8
+UNLISTED = {"gcs_obstore"}  # our gateway does not list by the XML API, which is obstore's
 IMPORTS = {"s3fs": "s3fs", "gcsfs": "gcsfs.core", "obstore": "obstore"}
+ODD_KEYS = ["odd/a//b", "odd/a/./b", "odd/a/../b", "odd/a\x01b"]  # S3 and Google keep them like any other
 CREDENTIALS = {"access_key_id": "bench", "secret_access_key": "bench", "region": "us-east-1"}
 
 
@@ -98,13 +100,15 @@ def main() -> None:
         clients = make_clients(stack.enter_context(moto()), stack.enter_context(gateway(folder / "home")))
         fill(clients["s3_s3fs"], given.listed)
         fill(clients["gcs_gcsfs"], given.listed)
-        contenders = {}
+        odd = odd_keys(clients, folder)
+        contenders: dict[str, Callable[[], float]] = {}
         for name, client in clients.items():
             work = Work(client, small, large, folder / name, given.listed)
-            contenders |= {f"{name}_{step.__name__}": step for step in work.steps(lists=name != "gcs_obstore")}
+            contenders |= {f"{name}_{step.__name__}": step for step in work.steps(lists=name not in UNLISTED)}
         contenders |= {f"import_{name}": lambda module=module: import_s(module) for name, module in IMPORTS.items()}
         samples = medians(interleaved(contenders, repetitions=given.repetitions))
     figures: dict[str, object] = {f"{name}_s": round(value, 3) for name, value in samples.items()}
+    figures |= {**odd, "odd_keys": len(ODD_KEYS)}
     figures |= {"files": given.files, "listed": given.listed, "large_mb": given.large_mb}
     print(json.dumps(figures, indent=2))
     print(f"written to {write_results('object_stores', figures)}")
@@ -122,7 +126,6 @@ class Work:
         self._round = 0
 
     def steps(self, *, lists: bool) -> list[Callable[[], float]]:
-        """`lists`: our gateway does not list by the XML API, which is obstore's."""
         steps = [self.small_up, self.small_down, self.large_up, self.large_down, self.create]
         return [*steps, self.list] if lists else steps
 
@@ -176,6 +179,29 @@ def timed(work: Callable[[Any], object], items: list[Any]) -> float:
 def fill(client: Client, count: int) -> None:
     with tempfile.NamedTemporaryFile() as one, ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(lambda n: client.upload(Path(one.name), f"listed/{n % 100:02}/{n:05}"), range(count)))
+
+
+def odd_keys(clients: Mapping[str, Client], folder: Path) -> dict[str, object]:
+    """How many of the odd keys each library reads, and whether it lists a folder that has them."""
+    (folder / "odd").write_bytes(b"odd")
+    for name in ("s3_s3fs", "gcs_gcsfs"):
+        for key in ["odd/plain", *ODD_KEYS]:
+            clients[name].upload(folder / "odd", key)
+    figures: dict[str, object] = {}
+    for name, client in clients.items():
+        figures[f"{name}_odd_keys_read"] = sum(succeeds(client.download, key, folder / "back") for key in ODD_KEYS)
+        if name not in UNLISTED:
+            figures[f"{name}_listing_with_odd_keys"] = succeeds(client.count, "odd")
+    return figures
+
+
+def succeeds(work: Callable[..., object], *arguments: object) -> bool:
+    try:
+        work(*arguments)
+    except Exception as error:  # noqa: BLE001  what each library says is part of the result
+        print(f"{arguments[0]!r}: {' '.join(str(error).split())[:120]}", file=sys.stderr)
+        return False
+    return True
 
 
 def make_clients(s3_url: str, gcs_url: str) -> dict[str, Client]:

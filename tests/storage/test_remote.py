@@ -82,7 +82,7 @@ def s3_bucket(s3_url: str) -> str:
 class RemoteContract(StorageContract):
     """What a client library may lose: whether keys are paths, the store's own conditions, attributes apart from bytes.
 
-    obstore 0.12 fails the first test, which is why it is not used here (docs/storage.md).
+    obstore 0.12 fails the first one, which is why it is not used here (ARCHITECTURE.md, Choices).
     """
 
     keeps_odd_keys = False
