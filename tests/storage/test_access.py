@@ -317,6 +317,16 @@ def test_first_failure_ends_a_copy_and_names_the_object(storage: Storage, tmp_pa
         storage.copy(tmp_path / "data", tmp_path / "out", recursive=True)
 
 
+def test_failure_is_named_and_not_a_sibling_that_was_broken_off_by_it(storage: Storage, tmp_path: Path) -> None:
+    write(storage, tmp_path / "data/00")
+    os.truncate(tmp_path / "data/00", 1 << 40)  # listed first, and so large that only the other's failure ends it
+    write(storage, tmp_path / "data/01")
+    write(storage, tmp_path / "out/01/in-the-way")
+
+    with pytest.raises(StokerError, match="out/01"):
+        storage.copy(tmp_path / "data", tmp_path / "out", recursive=True)
+
+
 def test_file_is_not_copied_onto_itself(storage: Storage, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x")
 
