@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.gateway.http import Request, Response
-from stoker.gateway.service import Service
 from stoker.storage.buckets import Buckets
+from stoker.storage.gcs_api.http import Request, Response
+from stoker.storage.gcs_api.service import Service
 from tests.processes import DEADLINE_S
 
 

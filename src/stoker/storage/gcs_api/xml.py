@@ -7,13 +7,13 @@ import threading
 from dataclasses import dataclass, field, replace
 
 from stoker.formats.checksum import CHUNK_BYTES
-from stoker.gateway import objects
-from stoker.gateway.errors import ApiError
-from stoker.gateway.http import Request, Response
-from stoker.gateway.resources import etag, read_all
-from stoker.gateway.shelf import Bucket
-from stoker.gateway.uploads import append, hashes, store, verify
 from stoker.storage.draft import Draft
+from stoker.storage.gcs_api import objects
+from stoker.storage.gcs_api.bucket_index import Bucket
+from stoker.storage.gcs_api.errors import ApiError
+from stoker.storage.gcs_api.http import Request, Response
+from stoker.storage.gcs_api.resources import etag, read_all
+from stoker.storage.gcs_api.uploads import append, hashes, store, verify
 
 _NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 _PART = re.compile(r"<Part>\s*(.*?)\s*</Part>", re.DOTALL)

@@ -3,10 +3,10 @@
 import io
 import os
 
-from stoker.gateway.errors import ApiError
-from stoker.gateway.http import Answer, Request, Response, split_target
-from stoker.gateway.multipart import Part, parse_headers, split_parts
-from stoker.gateway.resources import read_all
+from stoker.storage.gcs_api.errors import ApiError
+from stoker.storage.gcs_api.http import Answer, Request, Response, split_target
+from stoker.storage.gcs_api.multipart import Part, parse_headers, split_parts
+from stoker.storage.gcs_api.resources import read_all
 
 _LIMIT = 64 << 20
 

@@ -6,12 +6,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from stoker.gateway.http import HttpServer
-from stoker.gateway.listening import listen, url_of
-from stoker.gateway.peers import can_tell, is_same_user
-from stoker.gateway.service import Service
 from stoker.storage.bucket import BucketFolder
 from stoker.storage.buckets import Buckets
+from stoker.storage.gcs_api.http import HttpServer
+from stoker.storage.gcs_api.listening import listen, url_of
+from stoker.storage.gcs_api.peers import can_tell, is_same_user
+from stoker.storage.gcs_api.service import Service
 from stoker.storage.place import Place
 
 _POLL_S = 0.05  # how long `close` may have to wait

@@ -3,7 +3,7 @@
 import json
 
 from stoker.errors import StokerError
-from stoker.gateway.http import Response
+from stoker.storage.gcs_api.http import Response
 from stoker.storage.root import PreconditionError
 
 _REASONS = {

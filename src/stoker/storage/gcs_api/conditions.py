@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from stoker.gateway.errors import ApiError
+from stoker.storage.gcs_api.errors import ApiError
 from stoker.storage.root import Check, PreconditionError, StoredObject
 
 

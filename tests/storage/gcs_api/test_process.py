@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from stoker.gateway import Doorway, is_needed, variables
-from stoker.gateway.peers import can_tell, is_same_user
-from tests.gateway.conftest import Caller
+from stoker.storage.gcs_api import LazyGateway, is_needed, variables
+from stoker.storage.gcs_api.peers import can_tell, is_same_user
 from tests.processes import wait_until
+from tests.storage.gcs_api.conftest import Caller
 
 UPLOAD = "/upload/storage/v1/b/bucket/o?uploadType=media&name="
 
 
 def start(home: Path, *options: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "stoker.gateway", "--home", str(home), *options]
+    command = [sys.executable, "-m", "stoker.storage.gcs_api", "--home", str(home), *options]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -53,7 +53,7 @@ def reads(descriptor, size):
         signal.raise_signal(signal.SIGTERM)
     return read(descriptor, size)
 threading.Condition.wait, os.read = waits, reads
-from stoker.gateway.__main__ import main
+from stoker.storage.gcs_api.__main__ import main
 sys.exit(main(["--home", sys.argv[1]]))
 """
 
@@ -155,45 +155,45 @@ def test_two_gateways_agree_who_was_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_doorway_starts_a_gateway_at_the_first_knock(tmp_path: Path) -> None:
-    doorway = Doorway(tmp_path)
+def test_lazy_gateway_starts_a_process_at_the_first_connection(tmp_path: Path) -> None:
+    gateway = LazyGateway(tmp_path)
     try:
-        assert doorway._process is None
-        call = Caller(doorway.url)
+        assert gateway._process is None
+        call = Caller(gateway.url)
         assert call("POST", f"{UPLOAD}x", b"x").status == 200
         call.close()
-        first = doorway._process
+        first = gateway._process
         assert first is not None
 
         first.kill()
         wait_until(lambda: first.returncode is not None, what="the gateway to be missed")
-        call = Caller(doorway.url)
+        call = Caller(gateway.url)
         assert call("GET", "/bucket/x").body == b"x"
         call.close()
     finally:
-        doorway.close()
-        doorway.close()
-    assert doorway._process is not None
-    assert doorway._process.returncode == 0
+        gateway.close()
+        gateway.close()
+    assert gateway._process is not None
+    assert gateway._process.returncode == 0
     with pytest.raises(OSError, match="refused"):
-        Caller(doorway.url)("GET", "/")
+        Caller(gateway.url)("GET", "/")
 
 
-def test_doorway_nobody_used_starts_nothing(tmp_path: Path) -> None:
-    doorway = Doorway(tmp_path)
-    doorway.close()
+def test_lazy_gateway_starts_nothing_when_unused(tmp_path: Path) -> None:
+    gateway = LazyGateway(tmp_path)
+    gateway.close()
 
-    assert doorway._process is None
+    assert gateway._process is None
 
 
 @pytest.mark.slow
-def test_doorway_refuses_when_the_gateway_cannot_live(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    doorway = Doorway(tmp_path)
+def test_lazy_gateway_refuses_when_the_gateway_cannot_live(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    gateway = LazyGateway(tmp_path)
     (tmp_path / "config.toml").write_text("[storage\n")
 
     with pytest.raises(OSError, match="reset|refused|closed"):
-        Caller(doorway.url)("GET", "/")
-    doorway.close()
+        Caller(gateway.url)("GET", "/")
+    gateway.close()
 
     assert "config.toml is not TOML" in capfd.readouterr().err
 
@@ -201,9 +201,9 @@ def test_doorway_refuses_when_the_gateway_cannot_live(tmp_path: Path, capfd: pyt
 @pytest.mark.slow
 def test_gateway_ends_when_its_supervisor_is_killed(tmp_path: Path) -> None:
     code = (
-        "import sys, time, pathlib, urllib.request; from stoker.gateway import Doorway\n"
-        "doorway = Doorway(pathlib.Path(sys.argv[1])); urllib.request.urlopen(doorway.url)\n"
-        "print(doorway._process.pid, flush=True); time.sleep(600)"
+        "import sys, time, pathlib, urllib.request; from stoker.storage.gcs_api import LazyGateway\n"
+        "gateway = LazyGateway(pathlib.Path(sys.argv[1])); urllib.request.urlopen(gateway.url)\n"
+        "print(gateway._process.pid, flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True) as supervisor:
         assert supervisor.stdout is not None

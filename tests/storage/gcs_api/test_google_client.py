@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.gateway.server import Gateway
+from stoker.storage.gcs_api.server import Gateway
 
 storage = pytest.importorskip("google.cloud.storage", reason="google-cloud-storage is not installed")
 from google.api_core import exceptions  # noqa: E402

@@ -1,21 +1,21 @@
 """Which request is which: the paths of Google's JSON API, answered over the mapping of buckets."""
 
 from stoker.errors import StokerError
-from stoker.gateway import batch, buckets, objects
-from stoker.gateway.errors import ApiError, error_response, from_stoker
-from stoker.gateway.http import Request, Response, log_exception
-from stoker.gateway.resources import json_response, object_resource
-from stoker.gateway.shelf import Shelf, unquoted
-from stoker.gateway.uploads import Uploads
-from stoker.gateway.xml import XmlApi
 from stoker.storage.buckets import Buckets
+from stoker.storage.gcs_api import batch, buckets, objects
+from stoker.storage.gcs_api.bucket_index import BucketIndex, unquoted
+from stoker.storage.gcs_api.errors import ApiError, error_response, from_stoker
+from stoker.storage.gcs_api.http import Request, Response, log_exception
+from stoker.storage.gcs_api.resources import json_response, object_resource
+from stoker.storage.gcs_api.uploads import Uploads
+from stoker.storage.gcs_api.xml import XmlApi
 
 
 class Service:
     """The API. Stateless but for uploads under way."""
 
     def __init__(self, buckets: Buckets) -> None:
-        self._shelf = Shelf(buckets)
+        self._index = BucketIndex(buckets)
         self._uploads = Uploads()
         self._xml = XmlApi()
 
@@ -44,13 +44,13 @@ class Service:
             case ["storage", "v1", *rest]:
                 return self._storage(request, rest)
             case ["download", "storage", "v1", "b", name, "o", *key] if key:
-                return objects.download(request, self._shelf.bucket(name), unquoted("/".join(key)))
+                return objects.download(request, self._index.bucket(name), unquoted("/".join(key)))
             case ["upload", "storage", "v1", "b", name, "o"] | ["resumable", "upload", "storage", "v1", "b", name, "o"]:
-                return self._uploads.insert(request, self._shelf.bucket(name))
+                return self._uploads.insert(request, self._index.bucket(name))
             case ["batch", *_]:
                 return batch.run(request, self.answer)
             case [name, *key]:
-                return self._xml.answer(request, self._shelf.bucket(name), unquoted("/".join(key)))
+                return self._xml.answer(request, self._index.bucket(name), unquoted("/".join(key)))
         raise ApiError(404, f"No such path: {request.path}")
 
     def _storage(self, request: Request, rest: list[str]) -> Response:
@@ -64,35 +64,35 @@ class Service:
             case ["b", name, "o", *rest]:
                 return self._object(request, name, rest)
             case ["b", name, *rest]:
-                return _access(request, self._shelf.bucket(name).name, rest)
+                return _access(request, self._index.bucket(name).name, rest)
         raise ApiError(501, f"stoker's gateway does not serve {'/'.join(rest)}.")
 
     def _buckets(self, request: Request) -> Response:
         if request.method == "POST":
-            return buckets.insert(request, self._shelf)
-        return buckets.listing(request, self._shelf)
+            return buckets.insert(request, self._index)
+        return buckets.listing(request, self._index)
 
     def _bucket(self, request: Request, name: str) -> Response:
-        bucket = self._shelf.bucket(name)
+        bucket = self._index.bucket(name)
         if request.method == "DELETE":
-            return buckets.delete(self._shelf, bucket)
+            return buckets.delete(self._index, bucket)
         if request.method in ("PATCH", "PUT"):
             return buckets.change(request, bucket)
         return buckets.get(request, bucket)
 
     def _objects(self, request: Request, name: str) -> Response:
-        bucket = self._shelf.bucket(name)
+        bucket = self._index.bucket(name)
         if request.method == "POST":
             return self._uploads.insert(request, bucket)
         return objects.listing(request, bucket)
 
     def _object(self, request: Request, name: str, rest: list[str]) -> Response:
-        bucket = self._shelf.bucket(name)
+        bucket = self._index.bucket(name)
         match rest:
             case [key, "rewriteTo", "b", other, "o", target]:
-                return objects.rewrite(request, (bucket, unquoted(key)), (self._shelf.bucket(other), unquoted(target)))
+                return objects.rewrite(request, (bucket, unquoted(key)), (self._index.bucket(other), unquoted(target)))
             case [key, "copyTo", "b", other, "o", target]:
-                into = self._shelf.bucket(other)
+                into = self._index.bucket(other)
                 made = objects.copy(request, (bucket, unquoted(key)), (into, unquoted(target)))
                 return json_response(object_resource(into.name, made, request.base_url))
             case [key, "moveTo", "o", target]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.gateway.server import Gateway
+from stoker.storage.gcs_api.server import Gateway
 
 # gcsfs's own doing: aiohttp warns of bodies over a megabyte.
 pytestmark = pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import BinaryIO
 from urllib.parse import unquote
 
-from stoker.gateway.errors import ApiError, no_object
 from stoker.storage.buckets import Buckets
 from stoker.storage.files import from_stat
+from stoker.storage.gcs_api.errors import ApiError, no_object
 from stoker.storage.place import Place, is_bucket
 from stoker.storage.root import Root, StoredObject
 
@@ -42,7 +42,7 @@ class Bucket:
         return file
 
 
-class Shelf:
+class BucketIndex:
     """All `gs://` buckets of the mapping."""
 
     def __init__(self, buckets: Buckets) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from stoker.gateway import variables
-from stoker.gateway.server import Gateway
+from stoker.storage.gcs_api import variables
+from stoker.storage.gcs_api.server import Gateway
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.gateway import Doorway
+from stoker.storage.gcs_api import LazyGateway
 
 PYTHON = os.environ.get("STOKER_TEST_OLD_GOOGLE", "")
 TRAINER = """
@@ -37,18 +37,18 @@ print(storage.__version__, [blob.name for blob in bucket.list_blobs()])
 @pytest.mark.skipif(not PYTHON, reason="no old google-cloud-storage: set STOKER_TEST_OLD_GOOGLE to its Python")
 def test_trainer_of_2022_runs_without_credentials(tmp_path: Path) -> None:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("GOOGLE_", "CLOUDSDK_"))}
-    doorway = Doorway(tmp_path / "home")
+    gateway = LazyGateway(tmp_path / "home")
     try:
         done = subprocess.run(
             [PYTHON, "-c", TRAINER],
-            env={**kept, "HOME": str(tmp_path), **doorway.variables()},
+            env={**kept, "HOME": str(tmp_path), **gateway.variables()},
             cwd=tmp_path,
             capture_output=True,
             text=True,
             timeout=240,
         )
     finally:
-        doorway.close()
+        gateway.close()
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.split(maxsplit=1) == ["1.44.0", "['model.pth']\n"]

@@ -8,11 +8,19 @@ from dataclasses import replace
 from typing import Any, BinaryIO
 
 from stoker.formats.checksum import CHUNK_BYTES
-from stoker.gateway.conditions import check_of, is_generation, is_unchanged
-from stoker.gateway.errors import ApiError, error_response, no_object
-from stoker.gateway.http import Request, Response
-from stoker.gateway.resources import content_type, etag, json_response, object_resource, patched, read_json, writable
-from stoker.gateway.shelf import Bucket, ReplacedError
+from stoker.storage.gcs_api.bucket_index import Bucket, ReplacedError
+from stoker.storage.gcs_api.conditions import check_of, is_generation, is_unchanged
+from stoker.storage.gcs_api.errors import ApiError, error_response, no_object
+from stoker.storage.gcs_api.http import Request, Response
+from stoker.storage.gcs_api.resources import (
+    content_type,
+    etag,
+    json_response,
+    object_resource,
+    patched,
+    read_json,
+    writable,
+)
 from stoker.storage.glob import compiled
 from stoker.storage.root import Check, Folder, StoredObject
 

@@ -1,4 +1,4 @@
-"""`python -m stoker.gateway --home HOME`: serve until told to stop, or until the parent is gone."""
+"""`python -m stoker.storage.gcs_api --home HOME`: serve until told to stop, or until the parent is gone."""
 
 import argparse
 import os
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from stoker.errors import StokerError
-from stoker.gateway.server import Gateway
+from stoker.storage.gcs_api.server import Gateway
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m stoker.gateway", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m stoker.storage.gcs_api", description=__doc__)
     parser.add_argument("--home", type=Path, required=True, help="the folder whose config.toml maps the buckets")
     parser.add_argument("--port", type=int, default=0, help="on loopback; a free one if not given")
     parser.add_argument("--fd", type=int, help="a listening socket to serve instead")

@@ -10,13 +10,13 @@ from urllib.parse import urlencode
 
 from stoker.errors import StokerError
 from stoker.formats.checksum import CHUNK_BYTES
-from stoker.gateway.conditions import check_of
-from stoker.gateway.errors import ApiError
-from stoker.gateway.http import Body, Request, Response
-from stoker.gateway.multipart import split_parts
-from stoker.gateway.resources import json_response, object_resource, parse_json, read_all, read_json, writable
-from stoker.gateway.shelf import Bucket
 from stoker.storage.draft import Draft
+from stoker.storage.gcs_api.bucket_index import Bucket
+from stoker.storage.gcs_api.conditions import check_of
+from stoker.storage.gcs_api.errors import ApiError
+from stoker.storage.gcs_api.http import Body, Request, Response
+from stoker.storage.gcs_api.multipart import split_parts
+from stoker.storage.gcs_api.resources import json_response, object_resource, parse_json, read_all, read_json, writable
 from stoker.storage.root import Check, StoredObject
 
 _MULTIPART_LIMIT = 256 << 20  # held in memory; clients send more as resumable uploads

@@ -1,4 +1,4 @@
-"""What a supervisor needs of the gateway: the variables for user code, and a process started at the first knock."""
+"""What a supervisor needs of the gateway: variables for user code, and a process started when a client connects."""
 
 import json
 import os
@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stoker.gateway.listening import listen, url_of
 from stoker.storage.credentials import ANONYMOUS, CREDENTIALS, has_credentials
+from stoker.storage.gcs_api.listening import listen, url_of
 
 if TYPE_CHECKING:
     import subprocess
 
 EMULATOR = "STORAGE_EMULATOR_HOST"
-FOLDERS = "STOKER_GS_FOLDERS"  # read by provided/stoker_buckets
-_LIVES = 5
+FOLDERS = "STOKER_GS_FOLDERS"  # read by job_modules/stoker_buckets
+_MAX_STARTS = 5
 _MISUSED = 2
 _ENDING_S = 5.0
 
@@ -65,10 +65,10 @@ def is_needed(home: Path, environment: Mapping[str, str] | None = None) -> bool:
     return Buckets.of_home(home, given).needs_gateway()
 
 
-class Doorway:
-    """A port on loopback whose gateway is started when somebody connects, so that a run that needs none pays nothing.
+class LazyGateway:
+    """A port on loopback whose gateway is started when a client connects, so that a run that needs none pays nothing.
 
-    The gateway ends with `close`, or with this process, however it ends. If it dies, the next knock starts another.
+    The gateway ends with `close`, or with this process, however it ends. If it dies, the next client starts another.
     """
 
     def __init__(self, home: Path) -> None:
@@ -79,7 +79,7 @@ class Doorway:
         self._is_closed = False
         self._lock = threading.Lock()
         self._wake_read, self._wake_write = os.pipe()
-        self._thread = threading.Thread(target=self._attend, name="gateway-doorway", daemon=True)
+        self._thread = threading.Thread(target=self._wait_for_clients, name="lazy-gateway", daemon=True)
         self._thread.start()
 
     def variables(self) -> dict[str, str]:
@@ -102,8 +102,8 @@ class Doorway:
         os.close(self._wake_read)
         os.close(self._wake_write)
 
-    def _attend(self) -> None:
-        for _ in range(_LIVES):
+    def _wait_for_clients(self) -> None:
+        for _ in range(_MAX_STARTS):
             ready, _, _ = select.select([self._listening.fileno(), self._wake_read], [], [])
             with self._lock:
                 if self._is_closed or self._wake_read in ready:
@@ -113,7 +113,7 @@ class Doorway:
                 process.wait()
             if self._process.returncode == _MISUSED:
                 break
-        # It cannot live here, and has said why: whoever knocks is refused rather than left to wait.
+        # It cannot live here, and has said why: clients are refused rather than left to wait.
         self._listening.close()
 
 
@@ -127,7 +127,7 @@ def start(home: Path, listening: socket.socket) -> "subprocess.Popen[bytes]":
         sys.executable,
         "-P",
         "-m",
-        "stoker.gateway",
+        "stoker.storage.gcs_api",
         "--home",
         str(home),
         "--fd",

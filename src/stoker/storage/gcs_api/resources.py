@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from stoker.gateway.errors import ApiError
-from stoker.gateway.http import Body, Response
+from stoker.storage.gcs_api.errors import ApiError
+from stoker.storage.gcs_api.http import Body, Response
 from stoker.storage.root import StoredObject
 
 _WRITABLE = (

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import NotFoundError, StokerError
-from stoker.gateway.errors import from_stoker
-from stoker.gateway.server import Gateway
+from stoker.storage.gcs_api.errors import from_stoker
+from stoker.storage.gcs_api.server import Gateway
 from stoker.storage.root import DeniedError
-from tests.gateway.conftest import Answer, Caller
+from tests.storage.gcs_api.conftest import Answer, Caller
 
 UPLOAD = "/upload/storage/v1/b/bucket/o"
 OBJECTS = "/storage/v1/b/bucket/o"

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from stoker.gateway.errors import ApiError
+from stoker.storage.gcs_api.errors import ApiError
 
 _BOUNDARY = re.compile(r"""boundary=(?:"([^"]+)"|'([^']+)'|([^;\s]+))""", re.IGNORECASE)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import stoker
-from stoker.gateway.doorway import FOLDERS, folders
-from stoker.gateway.provided.stoker_buckets.paths import VARIABLE, Folders
+from stoker.storage.gcs_api.job_modules.stoker_buckets.paths import VARIABLE, Folders
+from stoker.storage.gcs_api.lazy_gateway import FOLDERS, folders
 
-PROVIDED = Path(stoker.__file__).parent / "gateway" / "provided"
+PROVIDED = Path(stoker.__file__).parent / "storage" / "gcs_api" / "job_modules"
 
 
 @pytest.fixture
