@@ -25,7 +25,7 @@ _UP = _QUEUE + 1
 _SIZE = _UP + 1
 
 
-class Meters:
+class Metrics:
     """One worker's counters."""
 
     def __init__(self, path: Path, slot: int) -> None:
@@ -47,18 +47,18 @@ class Meters:
             file.seek((slot * _SIZE + _QUEUE) * 8)
             file.write(struct.pack("2d", 0.0, 0.0))
 
-    def request(self, route: str, status: int, took_s: float) -> None:
+    def count_request(self, route: str, status: int, took_s: float) -> None:
         mine = self._mine
         mine[_ROUTE_AT[route] + _STATUS_AT.get(status, len(STATUSES) - 1)] += 1
         if route != "other":
             mine[_LATENCY + bisect_left(LATENCY_S, took_s)] += 1
             mine[_LATENCY_SUM] += took_s
 
-    def batch(self, size: int) -> None:
+    def count_batch(self, size: int) -> None:
         self._mine[_BATCH + bisect_left(BATCH, size)] += 1
         self._mine[_BATCH_SUM] += size
 
-    def queue(self, depth: int) -> None:
+    def set_queue(self, depth: int) -> None:
         self._mine[_QUEUE] = depth
 
     def page(self, *, model: str, version: str) -> str:

@@ -17,12 +17,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stoker.errors import StokerError, UsageError
-from stoker.predict.online.meters import Meters
-from stoker.predict.online.settings import Limits, Located, Order, Report, WorkerSettings
+from stoker.predict.online.metrics import Metrics
+from stoker.predict.online.settings import Limits, ModelLocation, Report, WorkerCommand, WorkerSettings
 
 logger = logging.getLogger("stoker.serve")
 
-Find = Callable[[], Located]
+Find = Callable[[], ModelLocation]
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _GENERATIONS = 4  # of workers that may have counters at a time: those that serve, and those that are leaving
@@ -46,7 +46,7 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-class Fleet:
+class WorkerPool:
     """The workers of one server, from `run` until a signal."""
 
     def __init__(
@@ -70,18 +70,18 @@ class Fleet:
         self._workers: dict[int, _Worker] = {}
         self._leaving: set[asyncio.Task[None]] = set()
         self._generation = 0
-        self._refused: Located | None = None
+        self._refused: ModelLocation | None = None
 
-    def run(self, when_ready: Callable[[Located], None]) -> None:
+    def run(self, when_ready: Callable[[ModelLocation], None]) -> None:
         """Serve until SIGTERM or SIGINT. Raises the StokerError that kept the first workers from serving."""
         # In memory: a page of a file on a disk keeps its writer waiting while the kernel writes it out.
         memory = _MEMORY if os.access(_MEMORY, os.W_OK) else None
         with tempfile.TemporaryDirectory(prefix="stoker-serve-", dir=memory) as folder:
-            self._meters = Path(folder) / "meters"
-            Meters.make(self._meters, slots=self._count * _GENERATIONS)
+            self._metrics_file = Path(folder) / "metrics"
+            Metrics.make(self._metrics_file, slots=self._count * _GENERATIONS)
             asyncio.run(self._run(when_ready))
 
-    async def _run(self, when_ready: Callable[[Located], None]) -> None:
+    async def _run(self, when_ready: Callable[[ModelLocation], None]) -> None:
         self._stop = asyncio.Event()
         self._look = asyncio.Event()
         self._changing = asyncio.Lock()  # a worker starts, or all move to another version: never both
@@ -109,7 +109,7 @@ class Fleet:
         """False when told to stop meanwhile."""
         stopping = asyncio.create_task(self._stop.wait())
         for worker in self._workers.values():
-            hearing = asyncio.create_task(worker.hear())
+            hearing = asyncio.create_task(worker.next_report())
             await asyncio.wait({hearing, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if stopping.done():
                 hearing.cancel()
@@ -122,14 +122,14 @@ class Fleet:
         stopping.cancel()
         return True
 
-    async def _start(self, slot: int, located: Located, generation: int) -> "_Worker":
+    async def _start(self, slot: int, located: ModelLocation, generation: int) -> "_Worker":
         settings = WorkerSettings(
             located=located,
             limits=self._limits,
             trust_pickle=self._trust_pickle,
             token=self._token,
             listener=self._listener.fileno(),
-            meters=str(self._meters),
+            metrics=str(self._metrics_file),
             slot=generation % _GENERATIONS * self._count + slot,
         )
         # A thread of the model's for each core but one: a small model that waits for threads which have no core is ten
@@ -144,15 +144,15 @@ class Fleet:
             code = await worker.process.wait()
             if self._workers[slot] is not worker:
                 continue  # it left for a new version
-            worker.forget(self._meters)
+            worker.forget(self._metrics_file)
             logger.error("worker %d (pid %d) ended: %s; starting another", slot, worker.process.pid, _in_words(code))
             await asyncio.sleep(wait_s)
             wait_s = min(_PATIENCE_S, max(1.0, wait_s * 2))
             async with self._changing:
                 if self._workers[slot] is not worker:
                     continue
-                self._workers[slot] = await self._start(slot, self._located, worker.meter // self._count)
-                report = await self._workers[slot].hear()
+                self._workers[slot] = await self._start(slot, self._located, worker.slot // self._count)
+                report = await self._workers[slot].next_report()
             if report.serving:
                 wait_s = 0.0
                 logger.error("worker %d serves again", slot)
@@ -181,12 +181,12 @@ class Fleet:
                 async with self._changing:
                     await self._move_to(found)
 
-    async def _move_to(self, found: Located) -> None:
+    async def _move_to(self, found: ModelLocation) -> None:
         """New workers load it beside the old ones; when all serve, the old ones leave. Or else the new ones do."""
         name = f"version {found.version}" if found.version else found.folder
         self._generation = self._free_generation()
         new = {slot: await self._start(slot, found, self._generation) for slot in range(self._count)}
-        answers = await asyncio.gather(*(worker.hear() for worker in new.values()))
+        answers = await asyncio.gather(*(worker.next_report() for worker in new.values()))
         errors = [answer.error or "a worker ended" for answer in answers if not answer.serving]
         old, grace_s = self._workers, self._limits.timeout_s + _LEAVE_S
         if errors:
@@ -197,12 +197,12 @@ class Fleet:
             self._located, self._refused, self._workers = found, None, new
             logger.warning("now serving %s", name)
         for worker in old.values():
-            worker.tell(Order(drain=True))
-            self._leaving.add(asyncio.create_task(worker.leave(grace_s, self._meters)))
+            worker.send(WorkerCommand(drain=True))
+            self._leaving.add(asyncio.create_task(worker.leave(grace_s, self._metrics_file)))
 
     def _free_generation(self) -> int:
         """The next whose counters are nobody's who serves: those may be from long before the last that were refused."""
-        used = {worker.meter // self._count for worker in self._workers.values()}
+        used = {worker.slot // self._count for worker in self._workers.values()}
         following = range(self._generation + 1, self._generation + 1 + _GENERATIONS)
         return next((each for each in following if each % _GENERATIONS not in used), self._generation + 1)
 
@@ -212,7 +212,7 @@ class _Worker:
 
     def __init__(self, process: asyncio.subprocess.Process, reports: asyncio.StreamReader, slot: int) -> None:
         self.process = process
-        self.meter = slot
+        self.slot = slot
         self._reports = reports
 
     @classmethod
@@ -237,17 +237,17 @@ class _Worker:
         worker._write(settings.with_(reports=writing).model_dump_json())
         return worker
 
-    async def hear(self) -> Report:
+    async def next_report(self) -> Report:
         """The next report; one with an error when the worker has ended without a word."""
         line = await self._reports.readline()
         if not line:
             return Report(error=f"a worker ended: {_in_words(await self.process.wait())}")
         return Report.model_validate_json(line)
 
-    def tell(self, order: Order) -> None:
-        self._write(order.model_dump_json())
+    def send(self, command: WorkerCommand) -> None:
+        self._write(command.model_dump_json())
 
-    async def leave(self, grace_s: float, meters: Path) -> None:
+    async def leave(self, grace_s: float, metrics_file: Path) -> None:
         """It was told to; see that it does, and at once if we do."""
         try:
             await asyncio.wait_for(self.process.wait(), grace_s)
@@ -255,11 +255,11 @@ class _Worker:
             await self.end(1.0)
         except asyncio.CancelledError:
             await self.end(grace_s)
-        self.forget(meters)
+        self.forget(metrics_file)
 
-    def forget(self, meters: Path) -> None:
+    def forget(self, metrics_file: Path) -> None:
         """Its counts stay, but it is no longer there."""
-        Meters.end(meters, self.meter)
+        Metrics.end(metrics_file, self.slot)
 
     async def end(self, grace_s: float) -> None:
         """SIGTERM, and SIGKILL for one that does not heed it."""

@@ -23,13 +23,13 @@ pytestmark = pytest.mark.slow
 SCRIPT = """
 import json, logging, sys
 from pathlib import Path
-from stoker.predict.online.fleet import Fleet, listen
-from stoker.predict.online.settings import Limits, Located
+from stoker.predict.online.worker_pool import WorkerPool, listen
+from stoker.predict.online.settings import Limits, ModelLocation
 
 logging.basicConfig(level=logging.WARNING, format="%(message)s")
 listener = listen("127.0.0.1", 0)
-Fleet(
-    lambda: Located.model_validate_json(Path(sys.argv[1]).read_text()),
+WorkerPool(
+    lambda: ModelLocation.model_validate_json(Path(sys.argv[1]).read_text()),
     listener,
     workers=int(sys.argv[2]),
     limits=Limits(timeout_s=30),
@@ -51,7 +51,7 @@ def predict(instances):
 
 
 class Served:
-    """A fleet in a process of its own."""
+    """A worker pool in a process of its own."""
 
     def __init__(self, folder: Path, *, workers: int) -> None:
         self._folder = folder
@@ -80,11 +80,11 @@ class Served:
 
     def workers(self) -> list[int]:
         found = processes_with_environment("STOKER_HOME", str(self._folder))
-        return [pid for pid in found if b"online.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        return [pid for pid in found if b"stoker.predict.online.worker\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 @contextmanager
-def fleet(folder: Path, *, workers: int) -> Iterator[Served]:
+def worker_pool(folder: Path, *, workers: int) -> Iterator[Served]:
     served = Served(folder, workers=workers)
     try:
         yield served
@@ -133,7 +133,7 @@ class Asking:
 
 
 def test_a_new_version_takes_over_without_a_failed_request(tmp_path: Path) -> None:
-    with fleet(tmp_path, workers=2) as served, Asking(served.call.port) as asking:
+    with worker_pool(tmp_path, workers=2) as served, Asking(served.call.port) as asking:
         wait_until(lambda: len(asking.versions) > 20, what="answers")
         served.choose("v2")
         wait_until(lambda: asking.versions[-20:] == ["v2"] * 20, what="the new version")
@@ -151,7 +151,7 @@ def test_a_new_version_takes_over_without_a_failed_request(tmp_path: Path) -> No
 
 
 def test_a_killed_worker_is_replaced_and_the_other_goes_on(tmp_path: Path) -> None:
-    with fleet(tmp_path, workers=2) as served:
+    with worker_pool(tmp_path, workers=2) as served:
         killed, other = served.workers()
         os.kill(killed, signal.SIGKILL)
         assert served.call.predict(1).json["predictions"][0][0] == "v1"
@@ -167,7 +167,7 @@ def test_what_is_in_flight_is_answered_before_the_end(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gate.touch()
     answers = []
-    with fleet(tmp_path, workers=1) as served:
+    with worker_pool(tmp_path, workers=1) as served:
         thread = threading.Thread(target=lambda: answers.append(served.call.predict(str(gate))))
         thread.start()
         busy = "stoker_serve_batch_instances_count 1"
@@ -181,7 +181,7 @@ def test_what_is_in_flight_is_answered_before_the_end(tmp_path: Path) -> None:
 
 
 def test_workers_leave_when_their_parent_is_gone(tmp_path: Path) -> None:
-    with fleet(tmp_path, workers=1) as served:
+    with worker_pool(tmp_path, workers=1) as served:
         served.process.kill()
         wait_until(lambda: not served.workers(), what="the worker's end")
 
