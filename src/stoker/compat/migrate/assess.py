@@ -96,7 +96,7 @@ def _chosen(path: Path, found: dict[Platform, list[str]]) -> Platform:
     if not named:
         raise UsageError(
             f"{path} was written for neither AI Platform nor Determined: it has no experiment file, no script that"
-            " submits a job, no trainer/task.py. To run any code, see `stoker jobs submit command --help`."
+            " submits a job, no trainer/task.py. To run any command as a job, see `stoker cmd run --help`."
         )
     if len(named) > 1:
         reasons = "; ".join(f"{platform.in_words}: {found[platform][0]}" for platform in named)
