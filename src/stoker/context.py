@@ -3,7 +3,7 @@
 Standard library only and valid on Python 3.7, because it is imported by user code on any runtime. It opens no
 socket, starts no thread and holds no token; the supervisor reads what it writes.
 
-    $STOKER_RUN_DIR/run.json       read:    hparams, data, latest checkpoint, seed, ids
+    $STOKER_RUN_DIR/run.json       read:    hparams, data, origin, latest checkpoint, seed, ids
     $STOKER_RUN_DIR/events.jsonl   append:  one JSON object a line, one write() each
     $STOKER_RUN_DIR/stop           exists:  the run should end; holds the reason
     $STOKER_RUN_DIR/checkpoints/   made:    where save_checkpoint copies and where trainers write
@@ -21,7 +21,10 @@ import re
 import shutil
 import signal
 import time
-from typing import Any, Dict, Iterator, Optional
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional
+
+if TYPE_CHECKING:
+    from stoker.origin import Origin
 
 from stoker.atomic import replace_folder
 
@@ -113,6 +116,13 @@ class Context:
         return folder
 
     @property
+    def origin(self) -> Optional[Origin]:
+        """The platform this job was written for, with what its file said there; None for a job of our own."""
+        from stoker.origin import Origin  # noqa: PLC0415 - takes half as long to import as all of this file
+
+        return Origin.from_json(self._run.get("origin"))
+
+    @property
     def checkpoint_dir(self) -> str:
         """The run's own folder for checkpoints; made when asked for."""
         path = os.path.abspath(os.path.join(self.run_dir, "checkpoints"))
@@ -179,10 +189,10 @@ class Context:
             _copy_as_folder(model, folder)  # as it is: a folder with one model file is a model too
             return ""
         details = dict(details)
-        details.setdefault("origin", self._origin())
+        details.setdefault("origin", self._made_by())
         return str(exporters.export(model, folder, name=name, **details).framework)
 
-    def _origin(self) -> Dict[str, Any]:
+    def _made_by(self) -> Dict[str, Any]:
         origin = {"hparams": json.loads(_encode(self.hparams)), "checkpoint": self.latest_checkpoint}
         if self.managed:
             origin.update(job=self.job, trial=self.trial, run=self.run_id, package=self._run.get("package"))
@@ -218,7 +228,11 @@ def _read_run(run_dir: Optional[str]) -> Dict[str, Any]:
         found = json.load(file)
     if not isinstance(found, dict):
         raise ValueError("{}/run.json is not a JSON object.".format(run_dir))
-    return found
+    if "origin" in found or "stoker" not in found.get("data", {}):
+        return found
+    from stoker.origin import from_0_1  # noqa: PLC0415 - only for what stoker 0.1.0 wrote
+
+    return from_0_1(found)
 
 
 def _notice_sigterm(context: Context) -> None:

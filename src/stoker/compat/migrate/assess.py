@@ -7,10 +7,11 @@ from pathlib import Path
 from stoker.compat.eras.refusals import UNSUPPORTED
 from stoker.compat.migrate import aiplatform, determined
 from stoker.compat.migrate.directory import Directory, read_directory
-from stoker.compat.migrate.findings import Assessment, Finding, Platform, Verdict
+from stoker.compat.migrate.findings import Assessment, Finding, Verdict
 from stoker.compat.migrate.supplied import with_supply
 from stoker.errors import StokerError, UsageError
 from stoker.host.home import Home
+from stoker.origin import Platform
 from stoker.packaging.check import Report, check
 from stoker.packaging.project import read_project
 from stoker.packaging.tree import source_of_directory, walk
