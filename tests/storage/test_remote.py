@@ -18,8 +18,8 @@ import pytest
 
 from stoker.errors import NotFoundError, StokerError
 from stoker.formats.checksum import crc32c_of
-from stoker.gateway.server import Gateway
 from stoker.storage.access import Storage
+from stoker.storage.gcs_api.server import Gateway
 from stoker.storage.remote import RemoteBucket
 from stoker.storage.root import PreconditionError, StoredObject
 from stoker.storage.settings import Target
