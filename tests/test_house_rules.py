@@ -3,6 +3,7 @@
 import ast
 import importlib
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -13,6 +14,7 @@ import pytest
 from stoker.cli.completion import all_commands
 
 ROOT = Path(__file__).parent.parent
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
 SOURCES = sorted((ROOT / "src" / "stoker").rglob("*.py"))
 os.environ.setdefault("KERAS_BACKEND", "torch")  # Keras cannot be imported without the backend it is set to
 
@@ -109,6 +111,31 @@ def test_help_loads_next_to_nothing() -> None:
 
     loaded = ast.literal_eval(done.stderr)
     assert not loaded & {"pydantic", "yaml", "http.client", "rich", "argparse", "stoker.client.client", "stoker.schema"}
+
+
+def test_the_layers_of_the_architecture_are_those_of_the_linter() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    layers = next(contract["layers"] for contract in settings["contracts"] if contract["type"] == "layers")
+    block = ARCHITECTURE.partition("Imports point down")[2].split("```")[1]
+
+    drawn = [re.sub(r"^ *\d+ +", "", line) for line in block.strip().splitlines()]
+
+    assert [members(layer) for layer in drawn] == [members(layer) for layer in layers]
+
+
+def members(layer: str) -> set[str]:
+    return {name.strip().removeprefix("stoker.") for name in layer.split("|")}
+
+
+def test_the_files_that_answer_the_architectures_questions_exist() -> None:
+    table = ARCHITECTURE.partition("## Where is it?")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (.+\?) \| (.+) \|$", table, re.MULTILINE)
+    paths = {path: question for question, files in rows for path in re.findall(r"`([^`]+)`", files)}
+
+    missing = [f"{question} {path}" for path, question in paths.items() if not (ROOT / "src/stoker" / path).exists()]
+
+    assert len(rows) >= 30
+    assert missing == []
 
 
 def test_every_command_is_documented() -> None:

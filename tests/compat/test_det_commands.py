@@ -68,7 +68,7 @@ def test_what_det_could_do_with_an_experiment(home: Home, tmp_path: Path) -> Non
     assert "name: squares" in out("e", "config", "1")
     out("e", "download-model-def", "1", "-o", "again")
     assert (tmp_path / "again" / "train.py").read_text() == (code / "train.py").read_text()
-    assert "is there already" in refused("e", "download-model-def", "1", "-o", "again")
+    assert "exists" in refused("e", "download-model-def", "1", "-o", "again")
 
     assert out("e", "ls", "--csv").splitlines()[1].startswith("squares_1,SUCCEEDED,1,")
     assert len(out("e", "lt", "1", "--csv").splitlines()) == 3
