@@ -1,5 +1,6 @@
 """The SQLite store: the contract, and what is its own."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from tests.contracts.store import StoreContract, add, log, say, texts
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+def store(tmp_path: Path, empty_database: Path) -> Iterator[Store]:
+    shutil.copyfile(empty_database, tmp_path / "stoker.db")
     store = open_store(tmp_path / "stoker.db")
     yield store
     store.close()
