@@ -34,6 +34,7 @@ from stoker.compat.eras.images import (
 )
 from stoker.compat.eras.refusals import refusal
 from stoker.errors import NotFoundError, UsageError
+from stoker.submission.reading import origin_of
 
 if TYPE_CHECKING:
     from stoker.compat.eras.images import Uses
@@ -82,7 +83,7 @@ class Program:
     @cached_property
     def base(self) -> Base:
         """The image that its Dockerfile starts from, if it has one; else AI Platform's."""
-        own = self.values.get("data", {}).get("stoker", {}).get("base")
+        own = origin_of(self.values).get("image")
         return base_of(own) if own else self.image
 
     @property

@@ -99,9 +99,8 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for name, below in value.items():
-            if name != "stoker":  # our own part of `data`
-                yield from _texts(below)
+        for below in value.values():
+            yield from _texts(below)
     elif isinstance(value, list | tuple):
         for below in value:
             yield from _texts(below)

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from stoker.errors import NotFoundError, UsageError
 from stoker.host.home import Home
+from stoker.origin import Platform
 from stoker.schema.job import JobSpec, Labels
 from stoker.schema.model import Model
 from stoker.schema.pool import replicas_for, total
@@ -102,7 +103,7 @@ class JobRoutes:
 
         The same spec again is the same job (200). `dry_run`: what would be started, and nothing is stored.
         """
-        is_determineds = "experiment" in (spec.data.get("stoker") or {})
+        is_determineds = spec.origin is not None and spec.origin.platform is Platform.DETERMINED
         self.clusters.look_again()
         pool, note = choose_pool(
             spec.pool,
