@@ -23,6 +23,8 @@ import signal
 import time
 from typing import Any, Dict, Iterator, Optional
 
+from stoker.run_dir import RunDir
+
 
 def init(hparams: Optional[Dict[str, Any]] = None) -> "Context":
     """The context of this process's run. `hparams` are defaults for those the run does not set."""
@@ -37,7 +39,7 @@ class Context:
     """Hyperparameters in; metrics, checkpoints and progress out. Also a context manager, for those who like it."""
 
     def __init__(self, run_dir: Optional[str], hparams: Dict[str, Any]) -> None:
-        self._run = _read_run(run_dir)
+        self._run = {} if run_dir is None else RunDir(run_dir).read_launch()
         self.managed = run_dir is not None  # a supervisor is watching
         folder = run_dir or os.path.join("stoker-runs", time.strftime("%Y%m%d-%H%M%S-") + str(os.getpid()))
         self.run_dir = os.path.abspath(folder)
@@ -55,7 +57,7 @@ class Context:
         self.rank = int(os.environ.get("RANK", "0"))
         self.world_size = int(os.environ.get("WORLD_SIZE", "1"))
         self._replica = _encode(os.environ.get("STOKER_REPLICA", "chief-0"))
-        self._stop_file = os.path.join(self.run_dir, "stop")
+        self._stop_file = str(RunDir(self.run_dir).stop)
         self._stopped = False
         self._events = -1  # file descriptor, opened at the first event
         self._asked = 0.0
@@ -100,7 +102,7 @@ class Context:
         """
         if not re.match(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z", name):
             raise ValueError("{!r} is no name for a model: letters, digits, '.', '_' and '-'.".format(name))
-        folder = os.path.join(self.run_dir, "models", name)
+        folder = str(RunDir(self.run_dir).models / name)
         if self.rank == 0:
             framework = self._export(model, folder, name, details)
             metrics = {key: float(value) for key, value in (details.get("metrics") or {}).items()}
@@ -112,7 +114,7 @@ class Context:
     @property
     def checkpoint_dir(self) -> str:
         """The run's own folder for checkpoints; made when asked for."""
-        path = os.path.abspath(os.path.join(self.run_dir, "checkpoints"))
+        path = str(RunDir(self.run_dir).checkpoints)
         os.makedirs(path, exist_ok=True)
         return path
 
@@ -151,8 +153,7 @@ class Context:
         """Append an event; `fields` is its JSON without the brackets."""
         if self._events < 0:
             os.makedirs(self.run_dir, exist_ok=True)
-            path = os.path.join(self.run_dir, "events.jsonl")
-            self._events = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+            self._events = os.open(RunDir(self.run_dir).events, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         # One write() with O_APPEND: lines of several ranks do not mix, and none is half there after kill -9.
         os.write(self._events, ('{%s,"time":%r,"replica":%s}\n' % (fields, time.time(), self._replica)).encode())
 
@@ -209,16 +210,6 @@ def _put_in_place(partial: str, kept: str) -> None:
         shutil.rmtree(old)
     else:
         os.replace(partial, kept)
-
-
-def _read_run(run_dir: Optional[str]) -> Dict[str, Any]:
-    if run_dir is None:
-        return {}
-    with open(os.path.join(run_dir, "run.json")) as file:
-        found = json.load(file)
-    if not isinstance(found, dict):
-        raise ValueError("{}/run.json is not a JSON object.".format(run_dir))
-    return found
 
 
 def _notice_sigterm(context: Context) -> None:

@@ -15,6 +15,7 @@ import pytest
 from stoker.engines.base import Engine, Liveness
 from stoker.errors import StokerError
 from stoker.host.home import Home
+from stoker.run_dir import RunDir
 from stoker.schema.job import Role
 from stoker.schema.launch import Launch, Replica
 from tests.fakes import FakeServer
@@ -83,12 +84,12 @@ class EngineContract:
 
         return make
 
-    def run_dir(self, home: Home, launch: Launch) -> Path:
+    def run_dir(self, home: Home, launch: Launch) -> RunDir:
         return home.run_dir(launch.job, launch.trial, launch.attempt)
 
     def wait_started(self, home: Home, launch: Launch, *names: str) -> None:
         for name in names or ("chief-0",):
-            wait_until((self.run_dir(home, launch) / f"started-{name}").exists, what=f"{name} to start")
+            wait_until((self.run_dir(home, launch).path / f"started-{name}").exists, what=f"{name} to start")
 
     def wait_gone(self, engine: Engine, handle: str) -> None:
         wait_until(lambda: engine.poll([handle])[handle] is Liveness.GONE, what="the run to be gone")
@@ -202,8 +203,8 @@ class EngineContract:
 
     def test_run_that_cannot_be_started_raises(self, engine: Engine, launch: Callable[..., Launch], home: Home) -> None:
         run = launch(SLEEP)
-        self.run_dir(home, run).parent.mkdir(parents=True)
-        self.run_dir(home, run).write_text("a file is in the way")
+        self.run_dir(home, run).path.parent.mkdir(parents=True)
+        self.run_dir(home, run).path.write_text("a file is in the way")
 
         with pytest.raises(StokerError, match=run.run):
             engine.submit(run)

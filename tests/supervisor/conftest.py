@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from stoker.host.home import Home
+from stoker.run_dir import RunDir
 from stoker.schema.job import Role
 from stoker.schema.launch import Launch, Replica
 from tests.fakes import FakeServer
@@ -35,7 +36,7 @@ class Supervised:
     """A run under way."""
 
     launch: Launch
-    run_dir: Path
+    run_dir: RunDir
     process: "subprocess.Popen[bytes]"
     server: FakeServer
 
@@ -54,7 +55,7 @@ class Supervised:
         self.process.wait(DEADLINE_S)
 
     def wait_for_file(self, name: str) -> Path:
-        path = self.run_dir / name
+        path = self.run_dir.path / name
         wait_until(path.exists, what=f"user code to make {name}")
         return path
 
@@ -63,7 +64,7 @@ class Supervised:
 
     @property
     def log(self) -> str:
-        return (self.run_dir / "supervisor.log").read_text()
+        return self.run_dir.supervisor_log.read_text()
 
 
 @dataclass
@@ -86,9 +87,8 @@ class Lab:
     def start(self, launch: Launch, *flags: str) -> Supervised:
         """Its supervisor, as an engine starts it."""
         run_dir = self.home.run_dir(launch.job, launch.trial, launch.attempt)
-        run_dir.mkdir(parents=True, exist_ok=True)
-        (run_dir / "run.json").write_text(launch.model_dump_json())
-        with (run_dir / "supervisor.log").open("ab") as log:
+        run_dir.write_launch(launch.model_dump_json())
+        with run_dir.supervisor_log.open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "stoker.supervisor", str(run_dir), *flags],
                 env={**os.environ, "STOKER_HOME": str(self.home.root)},

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from stoker.host import processes
+from stoker.run_dir import RunDir
 from stoker.schema.job import EnvironmentSpec, Role
 from stoker.schema.launch import Launch, Replica
 from stoker.supervisor import plan as plan_module
@@ -23,7 +24,7 @@ from stoker.supervisor.variables import (
 from tests.supervisor.conftest import replicas
 
 PYTHON = Path("/environment/bin/python")
-RUN_DIR = Path("/home/runs/taxi/1/1")
+RUN_DIR = RunDir("/home/runs/taxi/1/1")
 TORCHRUN = {
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_NAME", "ROLE_RANK",
     "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",

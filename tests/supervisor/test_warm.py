@@ -15,7 +15,7 @@ import pytest
 from stoker.host.home import Home
 from stoker.host.processes import ProcessId
 from stoker.schema.launch import Launch
-from stoker.supervisor.warm.launcher import launcher as warm
+from stoker.supervisor.warm import launcher as warm
 from tests.processes import kill_all_with_environment, processes_with_environment, wait_until
 from tests.supervisor.conftest import Lab, Supervised
 
@@ -111,7 +111,7 @@ def run_both(lab: Lab, code: str, **fields: Any) -> tuple[Supervised, Supervised
 
 
 def output(run: Supervised, stream: str) -> str:
-    text = (run.run_dir / "logs" / f"chief-0.{stream}").read_text()
+    text = run.run_dir.output("chief-0", stream).read_text()
     return text.replace(str(run.run_dir), "RUN_DIR").replace(f"taxi.1.{run.launch.attempt}", "RUN")
 
 
@@ -310,7 +310,7 @@ def begin(lab: Lab, code: str = SLEEP, **fields: Any) -> tuple[Supervised, Proce
     run = lab.start(launch(lab, code, **fields))
     run.wait_for_file("begun")
     assert not started_cold(run), run.log
-    file = run.run_dir / "processes.json"
+    file = run.run_dir.processes
     wait_until(lambda: "chief-0" in file.read_text(), what="its process to be noted")
     noted = json.loads(file.read_text())["replicas"]["chief-0"]
     return run, ProcessId(noted["pid"], noted["start"])

@@ -16,10 +16,10 @@ import sys
 import tempfile
 import termios
 from fcntl import ioctl
-from pathlib import Path
 from typing import Any
 
-ADDRESS = "shell.json"  # in the run's directory
+from stoker.run_dir import RunDir
+
 _HEAD = struct.Struct("!cI")
 
 
@@ -43,7 +43,7 @@ def serve() -> None:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         door.bind(path := os.path.join(folder, "door"))
         door.listen()
-        Path(os.environ["STOKER_RUN_DIR"], ADDRESS).write_text(json.dumps({"socket": path}))
+        RunDir(os.environ["STOKER_RUN_DIR"]).shell.write_text(json.dumps({"socket": path}))
         print("Open a terminal here with `stoker shell open`.", flush=True)  # noqa: T201 - the job's log
         while True:
             guest, _ = door.accept()

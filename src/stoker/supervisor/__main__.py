@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from stoker.errors import ConflictError, StokerError
 from stoker.host.home import Home
+from stoker.run_dir import RunDir
 from stoker.supervisor.inputs import Inputs
 from stoker.supervisor.plan import Plan
 from stoker.supervisor.process import StopRequest, on_signals
@@ -36,7 +37,7 @@ def main(arguments: list[str]) -> int:
     if len(words) != 1 or words[0].startswith("-"):
         sys.stderr.write(USAGE + "\n")
         return 2
-    run_dir = Path(words[0]).absolute()
+    run_dir = RunDir(Path(words[0]).absolute())
     try:
         if "--drain" in arguments:
             return drain(run_dir, home=Home.find(), node=node)
@@ -55,13 +56,13 @@ def _take_number(words: list[str], flag: str) -> int | None:
     return number
 
 
-def supervise(run_dir: Path, *, home: Home, node: int = 0, lifeline: int | None = None) -> int:
+def supervise(run_dir: RunDir, *, home: Home, node: int = 0, lifeline: int | None = None) -> int:
     """Run it and tell the server all of it. 0 when that was done, however the run itself ended.
 
     `lifeline` is a pipe that whoever started us holds open: when it is gone, nobody else would end what we started.
     """
-    plan = Plan.read(run_dir / "run.json")
-    spool = Spool(run_dir / "spool.jsonl")
+    plan = Plan.read(run_dir.launch)
+    spool = Spool(run_dir.spool)
     if spool.recovered.seq:
         raise ConflictError(f"{run_dir} holds a run already. Each attempt has a directory of its own.")
     supervision = Supervision(plan, run_dir, home=home, spool=spool, node=node)
@@ -111,10 +112,10 @@ def _end_with(lifeline: int, stop: StopRequest) -> None:
     threading.Thread(target=wait, name="lifeline", daemon=True).start()
 
 
-def drain(run_dir: Path, *, home: Home, node: int = 0) -> int:
+def drain(run_dir: RunDir, *, home: Home, node: int = 0) -> int:
     """Tell the server what a supervisor that was killed had no time to tell; starts and ends nothing."""
-    plan = Plan.read(run_dir / "run.json")
-    spool = Spool(run_dir / "spool.jsonl", wait=True)
+    plan = Plan.read(run_dir.launch)
+    spool = Spool(run_dir.spool, wait=True)
     try:
         if not spool.recovered.has_ended:
             inputs = Inputs(run_dir, spool)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from stoker.errors import NotFoundError, ServerError, StokerError
 from stoker.host.home import Home
+from stoker.run_dir import RunDir
 from stoker.supervisor.plan import Plan
 from stoker.supervisor.spool import Entry, Spool
 from stoker.supervisor.tails.reports import supervisor_log
@@ -30,7 +31,7 @@ class Prepared:
 class Preparation(threading.Thread):
     """Prepares in the background, so that the supervisor can be told to stop meanwhile."""
 
-    def __init__(self, plan: Plan, run_dir: Path, *, home: Home, spool: Spool, say: Callable[[str], None]) -> None:
+    def __init__(self, plan: Plan, run_dir: RunDir, *, home: Home, spool: Spool, say: Callable[[str], None]) -> None:
         super().__init__(name="prepare", daemon=True)
         self._plan, self._run_dir, self._home, self._spool = plan, run_dir, home, spool
         self._show = say
@@ -65,7 +66,7 @@ class Preparation(threading.Thread):
                 self._fetch(f"/packages/{archive['hash']}/{archive['filename']}", file, sha256=archive["hash"])
         if self._plan.source is not None:
             return Path(self._plan.source)
-        root = self._run_dir / "package"
+        root = self._run_dir.package
         if self._plan.package is None:
             root.mkdir(exist_ok=True)
             return root

@@ -7,20 +7,19 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoker.errors import StokerError
 from stoker.gateway import Doorway, is_needed
 from stoker.host import processes
 from stoker.host.home import Home
+from stoker.run_dir import RunDir
 from stoker.supervisor import failure
 from stoker.supervisor.inputs import Inputs
 from stoker.supervisor.plan import Plan, Replica
 from stoker.supervisor.prepare import Preparation, Prepared
 from stoker.supervisor.process import Ended, Replicas, StopRequest, find_ports
 from stoker.supervisor.spool import Spool
-from stoker.supervisor.tails.output import output_source
 from stoker.supervisor.variables import (
     VOLATILE,
     addressed,
@@ -82,7 +81,7 @@ class Supervision:
     def __init__(
         self,
         plan: Plan,
-        run_dir: Path,
+        run_dir: RunDir,
         *,
         home: Home,
         spool: Spool,
@@ -121,8 +120,8 @@ class Supervision:
 
         LostError if it ended by no doing of its own, RemovedError if its directory was removed meanwhile.
         """
-        for folder in ("logs", "hypertune"):
-            (self._run_dir / folder).mkdir(exist_ok=True)
+        for folder in (self._run_dir.logs, self._run_dir.hypertune):
+            folder.mkdir(exist_ok=True)
         try:
             prepared = self._prepare()
             if prepared is not None:
@@ -296,16 +295,16 @@ class Supervision:
                 self._replicas.stop(self._running_names(), grace_s=min(_PS_GRACE_S, self._plan.grace_s))
         elif self._replicas.running and not self._only_serves:
             self._only_serves = True
-            (self._run_dir / "serving").touch()  # the engine sees it, and tells us when all nodes have come so far
+            self._run_dir.serving.touch()  # the engine sees it, and tells us when all nodes have come so far
 
     def _obey(self) -> None:
         # An order that comes when the run has failed, or is at its end, does not change how it ended.
         is_over = bool(self._failures) or self._replicas.is_winding_down
         if self.stop.reason is not None and self._stopped_for is None and not is_over:
             reason = self._stop_for(self.stop.reason)
-            unfinished = self._run_dir / ".stop"
+            unfinished = self._run_dir.stop.with_name(".stop")
             unfinished.write_text(f"{reason}\n")
-            unfinished.replace(self._run_dir / "stop")
+            unfinished.replace(self._run_dir.stop)
             self._replicas.stop(self._running_names(), grace_s=self._plan.grace_s)
             self._say(f"Told to stop ({reason}): asked user code to end within {self._plan.grace_s:g} s.")
         if self.stop.reason is not None and self._replicas.running:
@@ -333,7 +332,7 @@ class Supervision:
         if ended is None:
             code = 0 if self.phase == "user code" else None
             return Exit(phase=self.phase, code=code, stop=stop, message=self._why_stopped())
-        stderr = failure.end_of(self._run_dir / output_source(ended.replica.name, "stderr"))
+        stderr = failure.end_of(self._run_dir.output(ended.replica.name, "stderr"))
         traceback = "" if ended.signal else failure.last_traceback(stderr)
         message = failure.message(ended, stderr=stderr, traceback=traceback)
         if stop is not None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker.host.processes import RUN_DIR_VARIABLE
+from stoker.run_dir import RunDir
 from stoker.supervisor.plan import Plan, Replica
 
 HOST = "127.0.0.1"
@@ -66,7 +67,7 @@ def addressed(plan: Plan) -> list[Replica]:
 
 
 def variables(
-    plan: Plan, replica: Replica, *, ports: Mapping[str, int], run_dir: Path, clustered: bool = True
+    plan: Plan, replica: Replica, *, ports: Mapping[str, int], run_dir: RunDir, clustered: bool = True
 ) -> dict[str, str]:
     """What stoker itself sets for one replica. `ports` are by replica's name.
 
@@ -87,7 +88,7 @@ def variables(
         "TF_CONFIG": json.dumps({"cluster": cluster, "task": task, "environment": "cloud", "job": job}),
         "CLUSTER_SPEC": json.dumps({"cluster": cluster, "task": task, "open_ports": [*_own_port(replica, ports)]}),
         "CLOUD_ML_JOB_ID": plan.job,
-        "CLOUD_ML_HP_METRIC_FILE": str(run_dir / "hypertune" / f"{replica.name}.metrics"),
+        "CLOUD_ML_HP_METRIC_FILE": str(run_dir.metric_file(replica.name)),
     }
     if plan.in_search:
         found["CLOUD_ML_TRIAL_ID"] = str(plan.trial)

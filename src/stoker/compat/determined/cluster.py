@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stoker import context
+from stoker.run_dir import RunDir
 
 _ON_ONE_MACHINE = "127.0.0.1"
 
@@ -61,8 +62,7 @@ def get_cluster_info() -> ClusterInfo | None:
     run_dir = os.environ.get("STOKER_RUN_DIR")
     if run_dir is None:
         return None
-    with open(os.path.join(run_dir, "run.json")) as file:
-        run = json.load(file)
+    run = RunDir(run_dir).read_launch()
     data = dict(run.get("data", {}))
     ours = data.pop("stoker", {})
     is_trial = ours.get("kind", "experiment") == "experiment"

@@ -13,13 +13,13 @@ import termios
 import time
 import tty
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stoker.cli.experiment_lookup import all_trials, find_job
 from stoker.compat.commands.determined.cmd import add_task_flags, submit_task
 from stoker.compat.commands.determined.task_verbs import add_task_verbs
 from stoker.errors import StokerError, UsageError
+from stoker.run_dir import RunDir
 from stoker.terminal.output import say
 from stoker.terminal.parser import Arguments, Parser
 
@@ -95,15 +95,13 @@ def _command(arguments: Arguments) -> str:
 
 def _address(client: "Client", name: str) -> str:
     """Where the job listens, as soon as it does."""
-    from stoker.compat.shells import ADDRESS
-
     while True:
         job = client.job(name)
         if job.state.is_final:
             raise StokerError(f"{name} has ended ({job.state}). See `stoker shell logs {name}`.")
         runs = [run for trial in all_trials(client, name) for run in trial.runs]
         if runs and (folder := runs[-1].directory):
-            file = Path(folder) / ADDRESS
+            file = RunDir(folder).shell
             if file.is_file() and (text := file.read_text()):
                 return str(json.loads(text)["socket"])
         time.sleep(_POLL_S)
