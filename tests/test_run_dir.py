@@ -18,7 +18,7 @@ FILES = {
     "places": "nodes.json",
     "processes": "processes.json",
     "supervisor_log": "supervisor.log",
-    "shell": "shell.json",
+    "shell": "shell.sock",
 }
 # Words that mean other things elsewhere: a path may not be joined from them by hand.
 PLAIN_WORDS = {

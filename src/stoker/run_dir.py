@@ -50,11 +50,15 @@ class RunDir:
         partial.replace(self.launch)
 
     def read_launch(self) -> Dict[str, Any]:
-        """The JSON object in run.json; OSError or ValueError if there is none."""
+        """The JSON object in run.json, as this version writes it; OSError or ValueError if there is none."""
         values = json.loads(self.launch.read_text())
         if not isinstance(values, dict):
             raise ValueError("{} is not a JSON object.".format(self.launch))
-        return values
+        if "origin" in values or "stoker" not in (values.get("data") or {}):
+            return values
+        from stoker.origin import from_0_1  # noqa: PLC0415 - only for what stoker 0.1.0 wrote
+
+        return from_0_1(values)
 
     def name_of(self, path: Path) -> str:
         """How the spool calls one of these files: its path from here on."""
@@ -155,8 +159,8 @@ class RunDir:
 
     @property
     def shell(self) -> Path:
-        """Where a job that is a shell can be reached."""
-        return self.path / "shell.json"
+        """The socket of a job that is a shell, as soon as it listens."""
+        return self.path / "shell.sock"
 
     @property
     def tensorboard(self) -> Path:
