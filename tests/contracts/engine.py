@@ -16,8 +16,7 @@ from stoker.engines.base import Engine, Liveness
 from stoker.errors import StokerError
 from stoker.host.home import Home
 from stoker.run_dir import RunDir
-from stoker.schema.job import Role
-from stoker.schema.launch import Launch, Replica
+from stoker.schema.launch import Launch, Replica, Role
 from tests.fakes import FakeServer
 from tests.processes import kill_all_with_environment, processes_with_environment, wait_until
 
@@ -79,7 +78,7 @@ class EngineContract:
             (source / "task.py").write_text(textwrap.dedent(code))
             chief = Replica(role=Role.CHIEF, index=0, rank=0)
             values = {"run": f"{job}.1.1", "job": job, "trial": 1, "trial_id": 1, "attempt": 1, "source": str(source)}
-            made.append(Launch.model_validate({**values, "module": "task", "replicas": (chief,), **fields}))
+            made.append(Launch(**{**values, "module": "task", "replicas": (chief,), **fields}))
             return made[-1]
 
         return make

@@ -79,7 +79,7 @@ class TestLocalEngine(EngineContract):
 
         written = self.run_dir(home, run).launch.read_text()
 
-        assert Launch.model_validate_json(written) == run
+        assert Launch.from_json(json.loads(written)) == run
 
     def test_ended_supervisors_do_not_stay_as_zombies(self, local: LocalEngine, launch: Callable[..., Launch]) -> None:
         handle = local.submit(launch(""))

@@ -14,8 +14,7 @@ import pytest
 
 from stoker.host.home import Home
 from stoker.run_dir import RunDir
-from stoker.schema.job import Role
-from stoker.schema.launch import Launch, Replica
+from stoker.schema.launch import Launch, Replica, Role
 from tests.fakes import FakeServer
 from tests.processes import DEADLINE_S, kill_all_with_environment, wait_until
 
@@ -82,12 +81,12 @@ class Lab:
         (self.source / "task.py").write_text(textwrap.dedent(code))
         values = {"run": RUN, "job": "taxi", "trial": 1, "trial_id": 7, "attempt": 1, "source": str(self.source)}
         values |= {"module": "task", "replicas": replicas(), "grace_s": 30.0}
-        return Launch.model_validate({**values, **fields})
+        return Launch(**{**values, **fields})
 
     def start(self, launch: Launch, *flags: str) -> Supervised:
         """Its supervisor, as an engine starts it."""
         run_dir = self.home.run_dir(launch.job, launch.trial, launch.attempt)
-        run_dir.write_launch(launch.model_dump_json())
+        launch.write(run_dir)
         with run_dir.supervisor_log.open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "stoker.supervisor", str(run_dir), *flags],

@@ -13,6 +13,7 @@ import pytest
 from stoker.errors import ServerError, StokerError
 from stoker.host.home import Home
 from stoker.run_dir import RunDir
+from stoker.schema.launch import Launch, Replica
 from stoker.storage import Storage
 from stoker.storage.buckets import Buckets
 from stoker.storage.gcs_api.http import HttpServer, Request, Response
@@ -20,16 +21,15 @@ from stoker.storage.gcs_api.listening import listen, url_of
 from stoker.storage.gcs_api.service import Service
 from stoker.supervisor.artifacts import Artifacts, fetch_checkpoint
 from stoker.supervisor.inputs import Inputs
-from stoker.supervisor.plan import Plan, Replica
 from stoker.supervisor.spool import Spool
 from tests.processes import DEADLINE_S, wait_until
 from tests.supervisor.conftest import RUN, Lab, Supervised
 
 
-def a_plan(**fields: object) -> Plan:
+def a_launch(**fields: object) -> Launch:
     chief = Replica(role="chief", index=0, rank=0)
     values = {"run": "job.1.2", "job": "job", "trial": 1, "trial_id": 1, "attempt": 2, "replicas": (chief,), **fields}
-    return Plan(**values)  # type: ignore[arg-type]
+    return Launch(**values)  # type: ignore[arg-type]
 
 
 class SlowStorage(Storage):
@@ -74,7 +74,7 @@ class Node:
         self.spool = Spool(run_dir.spool)
         self.inputs = Inputs(run_dir, self.spool)
         self.artifacts = self.inputs.artifacts = Artifacts(
-            a_plan(artifacts="gs://kept/runs/"), run_dir, home=home, say=self.inputs.say, storage=storage
+            a_launch(artifacts="gs://kept/runs/"), run_dir, home=home, say=self.inputs.say, storage=storage
         )
         self.inputs.open(())
 
@@ -131,11 +131,11 @@ def test_what_was_kept_at_a_url_is_fetched_by_the_run_that_goes_on_from_it(
     if is_folder:
         (saved / "deep").mkdir(parents=True)
     (saved / "deep" / "state" if is_folder else saved).write_text("3")
-    artifacts = Artifacts(a_plan(artifacts="gs://kept/runs/"), RunDir(tmp_path / "run"), home=home, say=print)
+    artifacts = Artifacts(a_launch(artifacts="gs://kept/runs/"), RunDir(tmp_path / "run"), home=home, say=print)
 
     copy = artifacts.keep({"type": "checkpoint", "step": 3, "path": str(saved)})
     assert copy.wait(DEADLINE_S)
-    fetch_checkpoint(a_plan(latest_checkpoint=copy.event["path"]), RunDir(tmp_path / "run"), home=home)
+    fetch_checkpoint(a_launch(latest_checkpoint=copy.event["path"]), RunDir(tmp_path / "run"), home=home)
 
     assert copy.event == {"type": "checkpoint", "step": 3, "path": url(3)}
     fetched = Path(RunDir(tmp_path / "run").read_launch()["latest_checkpoint"])
@@ -157,10 +157,10 @@ def test_checkpoint_that_cannot_be_kept_is_told_where_it_is_and_the_log_says_why
 
 def test_checkpoint_on_a_disk_that_is_not_here_is_told(home: Home, tmp_path: Path) -> None:
     with pytest.raises(StokerError, match=r"is not on this machine\. .* artifacts = URL under the pool"):
-        fetch_checkpoint(a_plan(latest_checkpoint="/lost/disk/step-3"), RunDir(tmp_path / "run"), home=home)
+        fetch_checkpoint(a_launch(latest_checkpoint="/lost/disk/step-3"), RunDir(tmp_path / "run"), home=home)
 
     fetch_checkpoint(
-        a_plan(latest_checkpoint="4f0c-an-id"), RunDir(tmp_path / "run"), home=home
+        a_launch(latest_checkpoint="4f0c-an-id"), RunDir(tmp_path / "run"), home=home
     )  # for user code to find
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from stoker.pytorch.tensorboard import EventFile
 from stoker.run_dir import RunDir
+from stoker.schema.launch import Launch, Replica
 from stoker.supervisor.inputs import Inputs
-from stoker.supervisor.plan import Plan, Replica
 from stoker.supervisor.spool import Position, Spool
 from stoker.supervisor.tails.eventfiles import EventFileTail
 
@@ -136,12 +136,12 @@ def inputs_of(tmp_path: Path, *, metric: str | None = "accuracy") -> tuple[Input
     run_dir = RunDir(tmp_path / "run")
     run_dir.write_launch("{}")
     chief = Replica(role="chief", index=0, rank=0)
-    plan = Plan(
+    launch = Launch(
         run="j.1.1", job="j", trial=1, trial_id=1, attempt=1, replicas=(chief,),
         job_dir=str(tmp_path / "out"), in_search=True, metric=metric,
     )  # fmt: skip
     inputs = Inputs(run_dir, Spool(run_dir.spool))
-    inputs.open([chief], plan=plan)
+    inputs.open([chief], launch=launch)
     return inputs, run_dir
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from stoker.run_dir import RunDir
+from stoker.schema.launch import Replica
 from stoker.supervisor.failure import first, last_traceback, message
-from stoker.supervisor.plan import Replica
 from stoker.supervisor.process import Ended
 
 SIMPLE = textwrap.dedent(

@@ -15,8 +15,7 @@ import pytest
 from stoker.errors import StokerError
 from stoker.host.home import Home
 from stoker.run_dir import RunDir
-from stoker.schema.job import EnvironmentSpec
-from stoker.schema.launch import Launch
+from stoker.schema.launch import EnvironmentSpec, Launch
 from stoker.supervisor.here import run_here
 from stoker.supervisor.spool import recover
 from tests.processes import DEADLINE_S, processes_with_environment, wait_until
@@ -39,7 +38,7 @@ class Here:
         (self.source / "task.py").write_text(textwrap.dedent(code))
         values = {"run": "here.1.1", "job": "here", "trial": 1, "trial_id": 0, "attempt": 1}
         values |= {"source": str(self.source), "module": "task", "replicas": replicas()}
-        return Launch.model_validate({**values, **fields})
+        return Launch(**{**values, **fields})
 
     def run(self, code: str, *, distributed: bool = False, **fields: Any) -> int:
         launch = self.launch(code, **fields)
@@ -177,14 +176,14 @@ from stoker.run_dir import RunDir
 from stoker.schema.launch import Launch
 from stoker.supervisor.here import run_here
 from stoker.run_dir import RunDir
-launch = Launch.model_validate_json(Path(sys.argv[1]).read_text())
+launch = Launch.read(RunDir(sys.argv[1]))
 sys.exit(run_here(launch, RunDir(sys.argv[2]), home=Home.find(), out=sys.stdout.buffer, err=sys.stderr.buffer))
 """
 
 
 def foreground(here: Here, launch: Launch) -> "subprocess.Popen[bytes]":
-    path = here.source / "launch.json"
-    path.write_text(launch.model_dump_json())
+    path = here.source / "launch"
+    launch.write(RunDir(path))
     return subprocess.Popen(
         [sys.executable, "-c", MAIN, path, here.run_dir], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

@@ -9,7 +9,7 @@ from typing import IO
 import pytest
 
 from stoker.host.processes import descendants
-from stoker.schema.job import EnvironmentSpec
+from stoker.schema.launch import EnvironmentSpec
 from stoker.supervisor.__main__ import _LOOK_S
 from tests.processes import DEADLINE_S, processes_with_environment, wait_until
 from tests.supervisor.conftest import RUN, Lab, Supervised

@@ -11,7 +11,7 @@ import pytest
 
 from stoker.host.home import Home
 from stoker.schema.event import Phase
-from stoker.schema.job import EnvironmentSpec
+from stoker.schema.launch import EnvironmentSpec
 from tests.processes import wait_until
 from tests.supervisor.conftest import RUN, Lab
 
@@ -81,7 +81,7 @@ def test_archive_that_is_not_here_is_fetched(lab: Lab) -> None:
     wheel = b"not really a wheel"
     name = hashlib.sha256(wheel).hexdigest()
     lab.server.packages[f"{name}/thing-1.0-py3-none-any.whl"] = wheel
-    spec = EnvironmentSpec.model_validate({"archives": [{"hash": name, "filename": "thing-1.0-py3-none-any.whl"}]})
+    spec = EnvironmentSpec.from_json({"archives": [{"hash": name, "filename": "thing-1.0-py3-none-any.whl"}]})
 
     lab.run("", environment=spec)
 
@@ -104,7 +104,7 @@ def test_damaged_package_fails_the_run_in_its_phase(lab: Lab) -> None:
 @pytest.mark.slow
 def test_order_to_stop_is_obeyed_while_the_package_is_awaited(lab: Lab, tmp_path: Path) -> None:
     held = "0" * 64
-    spec = EnvironmentSpec.model_validate({"archives": [{"hash": "held", "filename": "x.whl"}]})
+    spec = EnvironmentSpec.from_json({"archives": [{"hash": "held", "filename": "x.whl"}]})
     run = lab.start(lab.launch("", source=None, package=held, environment=spec))
     wait_until(lab.server.asked_for.is_set, what="the archive to be asked for")
 
@@ -132,7 +132,7 @@ def test_run_is_supervised_without_pydantic(lab: Lab) -> None:
     keep(lab.home)
     launch = lab.launch("", source=None, package=PACKAGE, module="trainer.task")
     run_dir = lab.home.run_dir("taxi", 1, 1)
-    run_dir.write_launch(launch.model_dump_json())
+    launch.write(run_dir)
     code = f"""if True:
         import sys
         from stoker.supervisor.__main__ import main

@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from stoker.run_dir import RunDir
 from stoker.schema.event import Phase
-from stoker.schema.job import EnvironmentSpec
+from stoker.schema.launch import EnvironmentSpec
 from tests.processes import processes_with_environment, wait_until
 from tests.supervisor.conftest import RUN, Lab, replicas
 
@@ -341,7 +342,7 @@ def test_parameter_servers_of_a_node_serve_on_until_told_that_all_nodes_have_don
             if os.environ["STOKER_REPLICA"] == "ps-0":
                 time.sleep(600)
             """,
-            replicas=(chief, worker.with_(node=1), server),
+            replicas=(chief, replace(worker, node=1), server),
             addresses={"chief-0": "127.0.0.1:4001", "worker-0": "127.0.0.1:4002", "ps-0": "127.0.0.1:4003"},
         )
     )

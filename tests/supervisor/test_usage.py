@@ -164,7 +164,7 @@ def _run(home: Home, folder: Path, code: Callable[[RunDir], str]) -> tuple[int, 
     source.mkdir(parents=True)
     (source / "task.py").write_text(textwrap.dedent(code(run_dir)))
     values = {"run": "here.1.1", "job": "here", "trial": 1, "trial_id": 0, "attempt": 1, "module": "task"}
-    launch = Launch.model_validate({**values, "source": str(source), "replicas": replicas()})
+    launch = Launch(**{**values, "source": str(source), "replicas": replicas()})
     with open(os.devnull, "wb") as nowhere:
         return run_here(launch, run_dir, home=home, out=nowhere, err=nowhere), run_dir
 

@@ -7,6 +7,7 @@ import os
 import signal
 import textwrap
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -285,7 +286,7 @@ def test_program_that_a_zygote_would_run_otherwise_is_started_cold(
     for name, text in files.items():
         (lab.source / name).write_text(text)
     if command is not None:
-        wanted = wanted.model_copy(update={"module": None, "command": command})
+        wanted = replace(wanted, module=None, command=tuple(command))
 
     run = lab.start(wanted)
 

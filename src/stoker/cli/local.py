@@ -123,7 +123,7 @@ def name_here(what: str) -> str:
 
 def _launch(arguments: Arguments, code: Code, variables: dict[str, str]) -> "Launch":
     from stoker.origin import Origin, Platform
-    from stoker.schema.job import EnvironmentSpec
+    from stoker.schema.launch import EnvironmentSpec
 
     return launch_here(
         name_here(arguments.module_name.replace(".", "_")),
@@ -137,7 +137,7 @@ def _launch(arguments: Arguments, code: Code, variables: dict[str, str]) -> "Lau
             variables=variables,
         ),
         module=arguments.module_name,
-        args=arguments.user_args or (),
+        args=tuple(arguments.user_args or ()),
         origin=Origin(Platform.AI_PLATFORM),
         job_dir=arguments.job_dir,
         replicas=_replicas(arguments, code),
@@ -147,8 +147,7 @@ def _launch(arguments: Arguments, code: Code, variables: dict[str, str]) -> "Lau
 
 
 def _replicas(arguments: Arguments, code: Code) -> "tuple[Replica, ...]":
-    from stoker.schema.job import Role
-    from stoker.schema.launch import Replica
+    from stoker.schema.launch import Replica, Role
 
     counts = {Role.CHIEF: 1}
     if arguments.distributed:

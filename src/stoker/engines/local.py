@@ -60,7 +60,7 @@ class LocalEngine:
     def submit(self, launch: Launch) -> str:
         run_dir = self._run_dir(launch)
         try:
-            run_dir.write_launch(launch.model_dump_json())
+            launch.write(run_dir)
             supervisor = start_on_gpus(
                 self._home,
                 need=sum(replica.gpus for replica in launch.replicas),

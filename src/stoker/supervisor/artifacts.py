@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from stoker.errors import NotFoundError, StokerError
 from stoker.host.home import Home
 from stoker.run_dir import RunDir
-from stoker.supervisor.plan import Plan
+from stoker.schema.launch import Launch
 from stoker.supervisor.spool import acked_before
 from stoker.supervisor.tails.reports import supervisor_log
 
@@ -71,11 +71,17 @@ class Artifacts:
     """
 
     def __init__(
-        self, plan: Plan, run_dir: RunDir, *, home: Home, say: Callable[[str], None], storage: "Storage | None" = None
+        self,
+        launch: Launch,
+        run_dir: RunDir,
+        *,
+        home: Home,
+        say: Callable[[str], None],
+        storage: "Storage | None" = None,
     ) -> None:
         """`say` is for the job's log; it is called from any thread."""
-        assert plan.artifacts is not None
-        self._base = f"{plan.artifacts.rstrip('/')}/{plan.job}/{plan.trial}/{plan.attempt}"
+        assert launch.artifacts is not None
+        self._base = f"{launch.artifacts.rstrip('/')}/{launch.job}/{launch.trial}/{launch.attempt}"
         self._run_dir, self._home, self._say = run_dir, home, say
         self._storage = storage
         self._orders: queue.SimpleQueue[Copy | _Told | None] = queue.SimpleQueue()
@@ -179,9 +185,9 @@ class Artifacts:
         self._say(text)
 
 
-def fetch_checkpoint(plan: Plan, run_dir: RunDir, *, home: Home) -> None:
+def fetch_checkpoint(launch: Launch, run_dir: RunDir, *, home: Home) -> None:
     """Have the checkpoint it goes on from on this machine, and say in run.json where. StokerError if it is not."""
-    found = plan.latest_checkpoint
+    found = launch.latest_checkpoint
     if found is None:
         return
     if "://" not in found:

@@ -7,7 +7,6 @@ from typing import BinaryIO
 from stoker.host.home import Home
 from stoker.run_dir import RunDir
 from stoker.schema.launch import Launch
-from stoker.supervisor.plan import Plan
 from stoker.supervisor.process import StopRequest, on_signals
 from stoker.supervisor.spool import Spool
 from stoker.supervisor.supervise import Supervision
@@ -23,11 +22,10 @@ def run_here(
     StokerError that kept user code from starting. The run directory is the record, as a job's is.
     """
     run_dir = RunDir(run_dir.path.absolute())
-    run_dir.write_launch(launch.model_dump_json())
-    plan = Plan.from_json(launch.model_dump(mode="json"))
+    launch.write(run_dir)
     spool = Spool(run_dir.spool)
-    supervision = Supervision(plan, run_dir, home=home, spool=spool, clustered=distributed)
-    terminal = _Terminal(out, err, prefixed=len(plan.replicas) > 1, on_closed=lambda: supervision.stop.ask("cancel"))
+    supervision = Supervision(launch, run_dir, home=home, spool=spool, clustered=distributed)
+    terminal = _Terminal(out, err, prefixed=len(launch.replicas) > 1, on_closed=lambda: supervision.stop.ask("cancel"))
     supervision.inputs.on_bytes = terminal.show
     supervision.say = terminal.say
     signals = _Signals(supervision.stop)
@@ -40,7 +38,7 @@ def run_here(
             terminal.finish()
         if supervision.error is not None:
             raise supervision.error
-        if result.message and (len(plan.replicas) > 1 or result.signal):
+        if result.message and (len(launch.replicas) > 1 or result.signal):
             terminal.say(result.message)
     finally:  # after the last word: a terminal that is gone by then asks for a stop
         supervision.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoker.run_dir import RunDir
-from stoker.supervisor.plan import Plan, Replica
+from stoker.schema.launch import Launch, Replica
 from stoker.supervisor.process import STREAMS
 from stoker.supervisor.spool import Entry, Spool
 from stoker.supervisor.tails.hypertune import HypertuneTail
@@ -41,11 +41,11 @@ class Inputs:
         self.is_hurried: Callable[[], bool] = lambda: False  # whether no copy is to be waited for at the end
         self.on_bytes: Callable[[str, str, bytes], None] | None = None  # replica, stream, every byte as it comes
 
-    def open(self, replicas: Iterable[Replica], *, plan: Plan | None = None) -> None:
-        """`plan` is the run's, where a metric that nobody reports is to be looked for in event files."""
+    def open(self, replicas: Iterable[Replica], *, launch: Launch | None = None) -> None:
+        """`launch` is the run's, where a metric that nobody reports is to be looked for in event files."""
         replicas = tuple(replicas)
-        if plan is not None and plan.metric is not None and any(replica.role == "chief" for replica in replicas):
-            self._open_event_files(plan, plan.metric)
+        if launch is not None and launch.metric is not None and any(replica.role == "chief" for replica in replicas):
+            self._open_event_files(launch, launch.metric)
         recovered = self._spool.recovered
         for replica in replicas:
             for stream in STREAMS:
@@ -61,8 +61,8 @@ class Inputs:
             known = [event for event in recovered.reported if event["read"][0] == source]
             self._hypertune.append(HypertuneTail(self._run_dir, replica=replica.name, reported=known))
 
-    def _open_event_files(self, plan: Plan, metric: str) -> None:
-        if plan.job_dir is None and "AIP_TENSORBOARD_LOG_DIR" not in plan.variables:
+    def _open_event_files(self, launch: Launch, metric: str) -> None:
+        if launch.job_dir is None and "AIP_TENSORBOARD_LOG_DIR" not in launch.variables:
             return
         hypertuned = (event.get("values", {}) for event in self._spool.recovered.reported)
         if _has_reported(self._run_dir.events, metric) or any(metric in values for values in hypertuned):
@@ -71,7 +71,7 @@ class Inputs:
 
         self._metric = metric
         self._event_files = EventFileTail(
-            event_folder(plan.job_dir, plan.variables),
+            event_folder(launch.job_dir, launch.variables),
             tag=metric,
             replica="chief-0",
             positions=self._spool.recovered.position,

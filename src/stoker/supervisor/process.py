@@ -17,7 +17,7 @@ from stoker.errors import StokerError
 from stoker.host import processes
 from stoker.host.processes import ProcessId
 from stoker.run_dir import RunDir
-from stoker.supervisor.plan import Replica
+from stoker.schema.launch import Replica
 from stoker.supervisor.variables import HOST
 
 STREAMS = ("stdout", "stderr")

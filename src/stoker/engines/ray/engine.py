@@ -79,7 +79,7 @@ class RayEngine:
     def submit(self, launch: Launch) -> str:
         handle = self._handle(launch)
         try:
-            handle.run_dir.write_launch(launch.model_dump_json())
+            launch.write(handle.run_dir)
         except OSError as error:
             why = error.strerror or error
             raise StokerError(f"Cannot start run {launch.run} in {handle.run_dir}: {why}.") from error
@@ -154,13 +154,10 @@ class RayEngine:
             return ()
         placed = read_started(found.run_dir)
         try:
-            launch = Launch.model_validate(found.run_dir.read_launch())
-        except (OSError, ValueError):
+            launch = Launch.read(found.run_dir)
+        except StokerError:
             return ()
-        return tuple(
-            Held(node=place["id"], share=total([replica for replica in launch.replicas if replica.node == number]))
-            for number, place in enumerate(placed)
-        )
+        return tuple(Held(node=place["id"], share=total(launch.on_node(number))) for number, place in enumerate(placed))
 
     def _liveness(self, handle: _Handle | None, states: Mapping[str, str]) -> Liveness:
         if handle is None:

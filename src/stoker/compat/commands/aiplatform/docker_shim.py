@@ -150,8 +150,7 @@ def _launch(
 ) -> "Launch":
     from stoker.cli.local import launch_here
     from stoker.origin import Origin
-    from stoker.schema.job import EnvironmentSpec, Role
-    from stoker.schema.launch import Replica
+    from stoker.schema.launch import EnvironmentSpec, Replica, Role
 
     environment = values.get("environment", {})
     own = {**environment.get("variables", {}), **variables}
