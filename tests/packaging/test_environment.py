@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from stoker.packaging.layer import provided_commands
 from stoker.packaging.needs import Needs
 from stoker.packaging.package import hash_of
 from stoker.packaging.runtimes import Runtime, add_runtime
-from stoker.schema.job import Archive, EnvironmentSpec
+from stoker.schema.launch import Archive, EnvironmentSpec
 from tests.packaging.made import install, make_runtime, make_sdist, make_wheel, python_of, write
 
 pytestmark = pytest.mark.slow
@@ -359,8 +360,8 @@ def test_kill_half_way_leaves_nothing_that_is_used(home: Home, lab: Runtime, whe
 def test_spec_may_be_plain_values(home: Home, lab: Runtime) -> None:
     spec = on_lab("torch", archives=(Archive(hash="ab", filename="x.whl"),), prefer_runtime=True, variables={"A": "b"})
 
-    assert Needs.of(spec.model_dump(mode="json")) == Needs.of(spec)
-    assert set(Needs.__dataclass_fields__) == set(EnvironmentSpec.model_fields) - {"variables"}
+    assert Needs.of(asdict(spec)) == Needs.of(spec)
+    assert set(Needs.__dataclass_fields__) == set(EnvironmentSpec.__dataclass_fields__) - {"variables"}
 
 
 def test_environments_of_an_older_stoker_are_mended_when_found(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -498,7 +499,7 @@ def prepare_in_a_process(spec: EnvironmentSpec) -> "subprocess.Popen[str]":
     code = f"""
 from stoker.host.home import Home
 from stoker.packaging.environment import prepare
-made = prepare({spec.model_dump(mode="json")!r}, home=Home.find(), say=lambda line: print(line, flush=True))
+made = prepare({asdict(spec)!r}, home=Home.find(), say=lambda line: print(line, flush=True))
 print("cached", made.cached, made.installed)
 """
     return subprocess.Popen(

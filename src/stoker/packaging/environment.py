@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stoker.host.home import Home, write_private
 from stoker.packaging.fingerprint import fingerprint
@@ -20,9 +20,7 @@ from stoker.packaging.layer import MENDS, installed_in, make_layer, mend, provid
 from stoker.packaging.needs import Needs
 from stoker.packaging.resolution import Resolution, forget, remember, remembered
 from stoker.packaging.runtimes import Choice, Runtime, choose
-
-if TYPE_CHECKING:
-    from stoker.schema.job import EnvironmentSpec
+from stoker.schema.launch import EnvironmentSpec
 
 Say = Callable[[str], None]
 
@@ -40,7 +38,7 @@ class PreparedEnvironment:
 
 
 def prepare(
-    spec: "EnvironmentSpec | Mapping[str, Any]", *, home: Home, say: Say = lambda line: None
+    spec: EnvironmentSpec | Mapping[str, Any], *, home: Home, say: Say = lambda line: None
 ) -> PreparedEnvironment:
     """Find or make the environment; `say` gets a line for each thing that takes time.
 
@@ -61,7 +59,7 @@ def prepare(
 
 
 def resolve(
-    spec: "EnvironmentSpec | Mapping[str, Any]", *, home: Home, archives: Sequence[Path] | None = None
+    spec: EnvironmentSpec | Mapping[str, Any], *, home: Home, archives: Sequence[Path] | None = None
 ) -> Resolution:
     """What `prepare` would install, found out without installing it; UsageError when the needs cannot be met.
 
@@ -82,7 +80,7 @@ class _Order:
     key: str
 
     @classmethod
-    def of(cls, spec: "EnvironmentSpec | Mapping[str, Any]", home: Home) -> "_Order":
+    def of(cls, spec: EnvironmentSpec | Mapping[str, Any], home: Home) -> "_Order":
         needs = Needs.of(spec)
         choice = choose(home, runtime=needs.runtime, python=needs.python)
         provided = provided_folder(home)
