@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional
 if TYPE_CHECKING:
     from stoker.origin import Origin
 
+from stoker.atomic import replace_folder
+
 
 def init(hparams: Optional[Dict[str, Any]] = None) -> "Context":
     """The context of this process's run. `hparams` are defaults for those the run does not set."""
@@ -61,6 +63,7 @@ class Context:
         self._stop_file = os.path.join(self.run_dir, "stop")
         self._stopped = False
         self._events = -1  # file descriptor, opened at the first event
+        self._is_torn = False  # the last line lacks its end
         self._asked = 0.0
         if self.managed:
             _notice_sigterm(self)
@@ -164,7 +167,14 @@ class Context:
             path = os.path.join(self.run_dir, "events.jsonl")
             self._events = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         # One write() with O_APPEND: lines of several ranks do not mix, and none is half there after kill -9.
-        os.write(self._events, ('{%s,"time":%r,"replica":%s}\n' % (fields, time.time(), self._replica)).encode())
+        line = ('{%s,"time":%r,"replica":%s}\n' % (fields, time.time(), self._replica)).encode()
+        if self._is_torn:
+            line = b"\n" + line  # ends what a full disk cut off
+        written = os.write(self._events, line)
+        self._is_torn = written < len(line)
+        while written < len(line):  # a full disk takes a part, and then raises: the caller has to know
+            written += os.write(self._events, line[written:])
+        self._is_torn = False
 
     def _export(self, model: Any, folder: str, name: str, details: Dict[str, Any]) -> str:
         """Write the bundle; returns the framework's name."""
@@ -196,7 +206,7 @@ class Context:
             shutil.copytree(source, partial)
         else:
             shutil.copy2(source, partial)
-        _put_in_place(partial, kept)
+        replace_folder(partial, kept)
         return kept
 
 
@@ -208,17 +218,7 @@ def _copy_as_folder(source: Any, folder: str) -> None:
     else:
         os.makedirs(partial)
         shutil.copy2(source, partial)
-    _put_in_place(partial, folder)
-
-
-def _put_in_place(partial: str, kept: str) -> None:
-    if os.path.isdir(kept):  # saved again: the old one goes only when the new one is whole
-        old = "{}.old-{}".format(kept, os.getpid())
-        os.rename(kept, old)
-        os.rename(partial, kept)
-        shutil.rmtree(old)
-    else:
-        os.replace(partial, kept)
+    replace_folder(partial, folder)
 
 
 def _read_run(run_dir: Optional[str]) -> Dict[str, Any]:

@@ -75,10 +75,10 @@ class Resources(Model):
 
 
 class Archive(Model):
-    """A prebuilt wheel, sdist or zip, uploaded beside the package and installed into the environment."""
+    """A prebuilt wheel, sdist or zip, uploaded along with the package and installed into the environment."""
 
-    hash: str
-    filename: str
+    hash: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    filename: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+!-]*$")]
 
 
 class EnvironmentSpec(Model):

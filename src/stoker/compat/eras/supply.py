@@ -33,7 +33,7 @@ from stoker.compat.eras.images import (
     without_bounds,
 )
 from stoker.compat.eras.refusals import refusal
-from stoker.errors import UsageError
+from stoker.errors import NotFoundError, UsageError
 from stoker.submission.reading import origin_of
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def _goes(program: Program, found: Supply, *, home: "Home") -> bool:
     spec = {**program.environment, "requirements": lines}
     try:
         return resolve({**spec, "python": found.python} if found.python else spec, home=home).installer != "pip"
-    except UsageError:
+    except (NotFoundError, UsageError):
         return False
 
 
@@ -467,7 +467,7 @@ def _can_be_had(
     spec = {**environment, "requirements": list(dict.fromkeys(requirements))}
     try:
         resolve({**spec, "python": python} if python else spec, home=home)
-    except UsageError:
+    except (NotFoundError, UsageError):
         return False
     return True
 

@@ -15,7 +15,7 @@ from stoker.schema.record import CheckpointRecord, Job, Trial
 from stoker.schema.registry import SavedModel
 from stoker.server.scheduling.launch import job_dir_of
 from stoker.server.searches.status import search_status
-from stoker.server.store.base import Store
+from stoker.server.store.store import Store
 from stoker.storage import Storage
 
 _MAX_LISTED = 20_000
