@@ -17,13 +17,13 @@ from stoker.compat.migrate.assess import assess
 from stoker.compat.migrate.findings import Platform, Verdict
 from stoker.errors import UsageError
 from stoker.host.home import Home
-from stoker.packaging import runtimes
-from stoker.packaging.installed import Installed
-from stoker.packaging.layer import make_layer, mend, provided_folder, site_packages
-from stoker.packaging.needs import Needs
-from stoker.packaging.resolver import Wanted
-from stoker.packaging.runtimes import Runtime, default_runtime
-from stoker.packaging.tree import source_of_directory
+from stoker.packaging.environment import runtimes
+from stoker.packaging.environment.distributions import Installed
+from stoker.packaging.environment.layer import make_layer, mend, provided_folder, site_packages
+from stoker.packaging.environment.needs import Needs
+from stoker.packaging.environment.resolver import Wanted
+from stoker.packaging.environment.runtimes import Runtime, default_runtime
+from stoker.packaging.package.tree import source_of_directory
 from stoker.submission.legacy import with_old_times
 from stoker.submission.shipment import look_at
 from tests.packaging.made import make_runtime

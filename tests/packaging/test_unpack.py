@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import StokerError
-from stoker.packaging.package import unpack
+from stoker.packaging.package.pack import unpack
 
 Member = tuple[tarfile.TarInfo, bytes]
 

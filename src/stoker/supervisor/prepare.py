@@ -73,7 +73,7 @@ class Preparation(threading.Thread):
         if not file.exists():
             self._fetch(f"/packages/{self._plan.package}", file, sha256=self._plan.package)
         # Loaded here, when it is needed: user code waits for every import.
-        from stoker.packaging.package import unpack  # noqa: PLC0415
+        from stoker.packaging.package.pack import unpack  # noqa: PLC0415
 
         unpack(file, root)
         return root
@@ -81,7 +81,7 @@ class Preparation(threading.Thread):
     def _environment(self, root: Path) -> Prepared:
         self.phase = "environment"
         self._spool.add("phase", phase=self.phase)
-        from stoker.packaging.environment import prepare  # noqa: PLC0415 -- as above
+        from stoker.packaging.environment.prepare import prepare  # noqa: PLC0415 -- as above
 
         found = prepare(self._plan.environment, home=self._home, say=self._say)
         return Prepared(root, found.python, found.variables)

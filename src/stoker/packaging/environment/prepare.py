@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stoker.host.home import Home, write_private
-from stoker.packaging.fingerprint import fingerprint
-from stoker.packaging.layer import MENDS, installed_in, make_layer, mend, provided_commands, provided_folder
-from stoker.packaging.needs import Needs
-from stoker.packaging.resolution import Resolution, forget, remember, remembered
-from stoker.packaging.runtimes import Choice, Runtime, choose
+from stoker.packaging.environment.fingerprint import fingerprint
+from stoker.packaging.environment.layer import MENDS, installed_in, make_layer, mend, provided_commands, provided_folder
+from stoker.packaging.environment.needs import Needs
+from stoker.packaging.environment.resolution import Resolution, forget, remember, remembered
+from stoker.packaging.environment.runtimes import Choice, Runtime, choose
 
 if TYPE_CHECKING:
     from stoker.schema.job import EnvironmentSpec
@@ -139,8 +139,8 @@ def _resolve(order: _Order, archives: Sequence[Path] | None) -> Resolution:
     known = remembered(order.home, order.key)
     if known is not None:
         return known
-    from stoker.packaging.installed import Installed  # noqa: PLC0415  50 ms, not on a cached path
-    from stoker.packaging.resolver import resolve_needs  # noqa: PLC0415
+    from stoker.packaging.environment.distributions import Installed  # noqa: PLC0415  50 ms, not on a cached path
+    from stoker.packaging.environment.resolver import resolve_needs  # noqa: PLC0415
 
     files = (
         order.needs.archive_files(order.home)
@@ -160,7 +160,7 @@ def _make(order: _Order, *, say: Say) -> tuple[str, ...]:
     try:
         python = make_layer(order.folder, order.runtime, provided=order.provided)
         if resolution.lines:
-            from stoker.packaging.install import install  # noqa: PLC0415  as above
+            from stoker.packaging.environment.install import install  # noqa: PLC0415  as above
 
             files = order.needs.archive_files(order.home)
             install(resolution.located(files), order.needs, order.runtime, python=python)
