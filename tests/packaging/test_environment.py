@@ -13,12 +13,12 @@ import pytest
 
 from stoker.errors import StokerError, UsageError
 from stoker.host.home import Home
-from stoker.packaging.environment import prepare as environment_module
+from stoker.packaging.environment import cache as environment_module
+from stoker.packaging.environment.cache import PreparedEnvironment, prepare, resolve
 from stoker.packaging.environment.layer import provided_commands
 from stoker.packaging.environment.needs import Needs
-from stoker.packaging.environment.prepare import PreparedEnvironment, prepare, resolve
 from stoker.packaging.environment.runtimes import Runtime, add_runtime
-from stoker.packaging.package.pack import hash_of
+from stoker.packaging.package.archive import hash_of
 from stoker.schema.job import Archive, EnvironmentSpec
 from tests.packaging.made import install, make_runtime, make_sdist, make_wheel, python_of, write
 
@@ -378,8 +378,8 @@ def test_cached_path_needs_no_pydantic_and_no_packaging(home: Home, lab: Runtime
     prepare(on_lab("torch"), home=home)
     code = """
 import sys
-from stoker.packaging.environment.prepare import prepare
-from stoker.packaging.package.pack import unpack
+from stoker.packaging.environment.cache import prepare
+from stoker.formats.archive import unpack
 from stoker.host.home import Home
 assert prepare({"runtime": "lab", "requirements": ["torch"]}, home=Home.find()).cached
 print(sorted(name for name in ("pydantic", "packaging", "importlib.metadata", "pathspec") if name in sys.modules))
@@ -497,7 +497,7 @@ def slow_sdist(tmp_path: Path) -> Path:
 def prepare_in_a_process(spec: EnvironmentSpec) -> "subprocess.Popen[str]":
     code = f"""
 from stoker.host.home import Home
-from stoker.packaging.environment.prepare import prepare
+from stoker.packaging.environment.cache import prepare
 made = prepare({spec.model_dump(mode="json")!r}, home=Home.find(), say=lambda line: print(line, flush=True))
 print("cached", made.cached, made.installed)
 """

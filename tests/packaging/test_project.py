@@ -8,7 +8,7 @@ import pytest
 
 from stoker.errors import StokerError, UsageError
 from stoker.host.home import Home
-from stoker.packaging.environment import prepare as environment
+from stoker.packaging.environment import cache as environment
 from stoker.packaging.environment import runtimes
 from stoker.packaging.environment.runtimes import Choice, Runtime
 from stoker.packaging.package import project_files

@@ -73,7 +73,9 @@ def train(arguments: Arguments) -> int:
     code = look_at(source, {"environment": environment}, home=home)
     check_module(arguments.module_name, code, ())
     wanted = {**environment, "prefer_runtime": arguments.prefer_runtime}
-    fitted = with_old_times({"module": arguments.module_name, "environment": wanted}, code, home=home)
+    fitted = with_old_times(
+        {"module": arguments.module_name, "environment": wanted, "origin": {"platform": "aiplatform"}}, code, home=home
+    )
     arguments.python_version = fitted["environment"]["python"]
     code = _requiring(code, fitted["environment"].get("requirements", ()))
     launch = _launch(arguments, code, fitted["environment"].get("variables", {}))
@@ -120,6 +122,7 @@ def name_here(what: str) -> str:
 
 
 def _launch(arguments: Arguments, code: Code, variables: dict[str, str]) -> "Launch":
+    from stoker.origin import Origin, Platform
     from stoker.schema.job import EnvironmentSpec
 
     return launch_here(
@@ -135,6 +138,7 @@ def _launch(arguments: Arguments, code: Code, variables: dict[str, str]) -> "Lau
         ),
         module=arguments.module_name,
         args=arguments.user_args or (),
+        origin=Origin(Platform.AI_PLATFORM),
         job_dir=arguments.job_dir,
         replicas=_replicas(arguments, code),
         start_port=arguments.start_port,

@@ -17,7 +17,7 @@ from stoker.terminal.output import say
 
 if TYPE_CHECKING:
     from stoker.host.home import Home
-    from stoker.packaging.package.pack import Package
+    from stoker.packaging.package.archive import Package
     from stoker.packaging.package.project import Project
     from stoker.packaging.package.tree import Source, Tree
 
@@ -96,7 +96,7 @@ def pack_up(values: Values, code: Code | None, packages: Sequence[str], *, folde
     check_module(values.get("module"), code, archives)
     package = None
     if code is not None:
-        from stoker.packaging.package.pack import pack
+        from stoker.packaging.package.archive import pack
 
         package = pack(code.tree, out=folder)
         if package.warning:
@@ -126,7 +126,7 @@ def check_environment(shipment: Shipment, *, home: "Home") -> None:
     environment = shipment.values.get("environment", {})
     if os.environ.get("STOKER_SERVER") or not (environment.get("requirements") or shipment.archives):
         return
-    from stoker.packaging.environment.prepare import resolve
+    from stoker.packaging.environment.cache import resolve
 
     resolve(environment, home=home, archives=[archive.file for archive in shipment.archives])
 
@@ -149,7 +149,7 @@ def declared(values: Values, code: Code | None, archives: Sequence[ArchiveFile],
 
 
 def _archives(named: Sequence[str], *, folder: Path) -> tuple[ArchiveFile, ...]:
-    from stoker.packaging.package.pack import hash_of
+    from stoker.packaging.package.archive import hash_of
     from stoker.packaging.package.requirements import ARCHIVE_SUFFIXES
 
     found: dict[str, ArchiveFile] = {}

@@ -73,15 +73,16 @@ class Preparation(threading.Thread):
         if not file.exists():
             self._fetch(f"/packages/{self._plan.package}", file, sha256=self._plan.package)
         # Loaded here, when it is needed: user code waits for every import.
-        from stoker.packaging.package.pack import unpack  # noqa: PLC0415
+        from stoker.formats.archive import LIMIT_BYTES, unpack  # noqa: PLC0415
+        from stoker.packaging.package.archive import content_limit  # noqa: PLC0415
 
-        unpack(file, root)
+        unpack(file, root, limit_bytes=max(content_limit(), LIMIT_BYTES))
         return root
 
     def _environment(self, root: Path) -> Prepared:
         self.phase = "environment"
         self._spool.add("phase", phase=self.phase)
-        from stoker.packaging.environment.prepare import prepare  # noqa: PLC0415 -- as above
+        from stoker.packaging.environment.cache import prepare  # noqa: PLC0415 -- as above
 
         found = prepare(self._plan.environment, home=self._home, say=self._say)
         return Prepared(root, found.python, found.variables)

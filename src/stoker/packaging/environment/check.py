@@ -24,7 +24,7 @@ from stoker.packaging.environment.resolver import (
     without_wheel,
 )
 from stoker.packaging.environment.runtimes import Runtime, choose, list_runtimes
-from stoker.packaging.package.pack import hash_of
+from stoker.packaging.package.archive import hash_of
 from stoker.packaging.package.project import Project, read_project
 from stoker.packaging.package.requirements import ARCHIVE_SUFFIXES, name_of, without_hashes
 from stoker.packaging.package.tree import source_of_package, walk

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 
 from stoker.errors import StokerError, UsageError
 from stoker.host.home import Home
-from stoker.packaging.environment.prepare import prepare
+from stoker.packaging.environment.cache import prepare
 from stoker.packaging.environment.runtimes import Runtime, default_runtime
 from stoker.packaging.package.metadata import Declared, read_pyproject, read_setup_cfg, roots_of
 from stoker.packaging.package.requirements import (

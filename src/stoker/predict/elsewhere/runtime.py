@@ -120,7 +120,7 @@ def load(
     say: Say = lambda line: None,
 ) -> Predictor:
     """The model in a process of that runtime, which is made the first time. ConfigError when it cannot be loaded."""
-    from stoker.packaging.environment.prepare import prepare  # noqa: PLC0415  as above
+    from stoker.packaging.environment.cache import prepare  # noqa: PLC0415  as above
 
     environment = other.environment(home, asked=python)
     say(f"{card.name} is of {other.requirements[0]}: it is called in a Python {environment['python']} that has it.")

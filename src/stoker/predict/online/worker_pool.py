@@ -86,9 +86,9 @@ class WorkerPool:
         self._look = asyncio.Event()
         self._changing = asyncio.Lock()  # a worker starts, or all move to another version: never both
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
-        loop.add_signal_handler(signal.SIGHUP, self._stop.set)  # the terminal is gone
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # the last: the terminal is gone
+            if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup` and scripts' `&` mean that
+                loop.add_signal_handler(number, self._stop.set)
         loop.add_signal_handler(signal.SIGUSR1, self._look.set)
         self._located = await asyncio.to_thread(self._find)
         keepers: list[asyncio.Task[None]] = []

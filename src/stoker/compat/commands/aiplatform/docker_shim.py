@@ -149,6 +149,7 @@ def _launch(
     name: str, values: dict[str, Any], folder: Path, *, variables: dict[str, str], requirements: tuple[str, ...]
 ) -> "Launch":
     from stoker.cli.local import launch_here
+    from stoker.origin import Origin
     from stoker.schema.job import EnvironmentSpec, Role
     from stoker.schema.launch import Replica
 
@@ -161,7 +162,7 @@ def _launch(
         environment=EnvironmentSpec(python=environment.get("python"), requirements=lines, variables=own),
         command=tuple(values["command"]),
         args=tuple(values.get("args", ())),
-        data=values.get("data", {}),
+        origin=Origin.from_json(values["origin"]),
         replicas=(Replica(role=Role.CHIEF, index=0, rank=0),),
     )
 

@@ -4,13 +4,14 @@ import gzip
 import io
 import os
 import tarfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from stoker.errors import StokerError
-from stoker.packaging.package.pack import unpack
+from stoker.formats.archive import unpack
 
 Member = tuple[tarfile.TarInfo, bytes]
 
@@ -93,13 +94,13 @@ def test_no_link_is_made_through_a_link(archive: Callable[..., Path], tmp_path: 
 
 @pytest.mark.parametrize("kind", [tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE])
 def test_special_files_are_refused(kind: bytes, archive: Callable[..., Path], tmp_path: Path) -> None:
-    assert_refused(archive(special("thing", kind)), tmp_path, "no file, folder or symbolic link")
+    assert_refused(archive(special("thing", kind)), tmp_path, "not a file, folder or symbolic link")
 
 
 def test_hard_links_are_refused(archive: Callable[..., Path], tmp_path: Path) -> None:
     hostile = archive(file("a"), link("b", "a", kind=tarfile.LNKTYPE))
 
-    assert_refused(hostile, tmp_path, "no file, folder or symbolic link")
+    assert_refused(hostile, tmp_path, "not a file, folder or symbolic link")
 
 
 def test_path_that_comes_twice_is_refused(archive: Callable[..., Path], tmp_path: Path) -> None:
@@ -107,7 +108,9 @@ def test_path_that_comes_twice_is_refused(archive: Callable[..., Path], tmp_path
 
 
 def test_content_over_the_limit_is_refused(archive: Callable[..., Path], tmp_path: Path) -> None:
-    assert_refused(archive(file("a", b"x" * 600), file("b", b"x" * 600)), tmp_path, "more than 1 kB", limit_bytes=1000)
+    hostile = archive(file("a", b"x" * 600), file("b", b"x" * 600))
+
+    assert_refused(hostile, tmp_path, "more than 1,000 bytes", limit_bytes=1000)
 
 
 def test_bomb_is_refused_while_it_is_unzipped(tmp_path: Path) -> None:
@@ -120,7 +123,67 @@ def test_bomb_is_refused_while_it_is_unzipped(tmp_path: Path) -> None:
         for _ in range(400):
             zipped.write(b"\0" * 1_000_000)
 
-    assert_refused(bomb, tmp_path, "more than 1 kB", limit_bytes=1000)
+    assert_refused(bomb, tmp_path, "header of more than a megabyte", limit_bytes=1000)
+
+
+def test_bomb_in_the_content_is_refused(tmp_path: Path) -> None:
+    bomb = tmp_path / "bomb.tar.gz"
+    info, _ = file("zeros", b"")
+    info.size = 40_000_000
+    with tarfile.open(bomb, "w:gz") as tar:
+        tar.addfile(info, io.BytesIO(b"\0" * info.size))
+
+    assert_refused(bomb, tmp_path, "more than 1,000,000 bytes", limit_bytes=1_000_000)
+
+
+def test_path_that_is_too_deep_is_refused(archive: Callable[..., Path], tmp_path: Path) -> None:
+    assert_refused(archive(file("a/" * 1200 + "x")), tmp_path, "more than 100 folders deep")
+
+
+def test_link_that_resolves_beyond_the_longest_path_is_refused(archive: Callable[..., Path], tmp_path: Path) -> None:
+    """CVE-2025-4517: past PATH_MAX `realpath` stops expanding, and `tarfile`'s filter believes the rest."""
+    long, members, path = "d" * 247, [], ""
+    for letter in "abcdefghijklmnop":
+        info = tarfile.TarInfo(f"{path}{long}")
+        info.type = tarfile.DIRTYPE
+        members += [(info, b""), link(f"{path}{letter}", long)]
+        path += f"{long}/"
+    beyond = "/".join("abcdefghijklmnop") + "/" + "l" * 254
+    members += [link(beyond, "../" * 16), link("escape", f"{beyond}/../../../outside")]
+    members.append(file("escape/evil"))
+
+    assert_refused(archive(*members), tmp_path, "link out|Cannot unpack")
+
+
+def zipped(path: Path, *members: tuple[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members:
+            archive.writestr(name, content)
+    return path
+
+
+def test_zip_is_unpacked(tmp_path: Path) -> None:
+    unpack(zipped(tmp_path / "code.zip", ("pkg/__init__.py", b""), ("pkg/a.py", b"x")), tmp_path / "code")
+
+    assert (tmp_path / "code/pkg/a.py").read_bytes() == b"x"
+
+
+@pytest.mark.parametrize("name", ["../evil", "/etc/evil", "a/../../evil"])
+def test_zip_that_leads_out_is_refused(name: str, tmp_path: Path) -> None:
+    assert_refused(zipped(tmp_path / "code.zip", (name, b"x")), tmp_path, "leads out")
+
+
+def test_zip_bomb_is_refused(tmp_path: Path) -> None:
+    bomb = zipped(tmp_path / "code.zip", ("zeros", b"\0" * 50_000_000))
+
+    assert_refused(bomb, tmp_path, "more than 1,000,000 bytes", limit_bytes=1_000_000)
+
+
+def test_damaged_zip_is_refused(tmp_path: Path) -> None:
+    whole = zipped(tmp_path / "code.zip", ("a", os.urandom(5000)))
+    whole.write_bytes(whole.read_bytes()[:-40])
+
+    assert_refused(whole, tmp_path, "damaged")
 
 
 def test_too_many_files_are_refused(archive: Callable[..., Path], tmp_path: Path) -> None:

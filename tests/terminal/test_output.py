@@ -1,10 +1,11 @@
 """How things look: tables, times, colours, sparklines."""
 
+import csv
 import io
 
 import pytest
 
-from stoker.terminal.output import ago, duration, has_colours, paint, sparkline, table
+from stoker.terminal.output import ago, csv_lines, duration, has_colours, paint, printable, sparkline, table
 
 
 class Terminal(io.StringIO):
@@ -52,3 +53,30 @@ def test_sparkline_shows_the_course_and_leaves_gaps() -> None:
     assert sparkline([5, 5]) == "▁▁"
     assert sparkline([float("inf")]) == ""
     assert len(sparkline(list(range(1000)))) == 40
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain\ttext\n", "plain\ttext\n"),
+        ("\x1b[31mred\x1b[0m", "\x1b[31mred\x1b[0m"),
+        ("\x1b]52;c;aGk=\x07", "␛]52;c;aGk=␇"),
+        ("\x1b[2J\x1b[1;1Hfake", "␛[2J␛[1;1Hfake"),
+        ("a\rb", "a␍b"),
+        ("\x9b2J", "\\x9b2J"),
+        ("\x7f", "␡"),
+        ("naïve 日本 🚂", "naïve 日本 🚂"),
+    ],
+)
+def test_control_characters_of_jobs_are_shown_not_obeyed(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+@pytest.mark.parametrize("cell", ["=cmd|calc!A0", "@SUM(A1)", "+cmd", "-cmd"])
+def test_formula_is_quoted_in_a_csv(cell: str) -> None:
+    assert csv_lines(["x"], [[cell]]) == f"x\n'{cell}"
+
+
+@pytest.mark.parametrize("cell", ["-0.5", "+3e-4", "-inf", "1,000", "text"])
+def test_number_is_not_quoted_in_a_csv(cell: str) -> None:
+    assert next(csv.reader([csv_lines(["x"], [[cell]]).splitlines()[1]])) == [cell]
