@@ -357,7 +357,9 @@ def test_kill_half_way_leaves_nothing_that_is_used(home: Home, lab: Runtime, whe
 
 
 def test_spec_may_be_plain_values(home: Home, lab: Runtime) -> None:
-    spec = on_lab("torch", archives=(Archive(hash="ab", filename="x.whl"),), prefer_runtime=True, variables={"A": "b"})
+    spec = on_lab(
+        "torch", archives=(Archive(hash="ab" * 32, filename="x.whl"),), prefer_runtime=True, variables={"A": "b"}
+    )
 
     assert Needs.of(spec.model_dump(mode="json")) == Needs.of(spec)
     assert set(Needs.__dataclass_fields__) == set(EnvironmentSpec.model_fields) - {"variables"}
