@@ -365,15 +365,17 @@ def test_spec_may_be_plain_values(home: Home, lab: Runtime) -> None:
     assert set(Needs.__dataclass_fields__) == set(EnvironmentSpec.model_fields) - {"variables"}
 
 
-def test_environments_of_an_older_stoker_are_mended_when_found(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environments_of_an_older_stoker_are_patched_when_found(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     made = prepare({}, home=home)
-    mended: list[Path] = []
-    monkeypatch.setattr(environment_module, "mend", lambda folder, runtime, installed: mended.append(folder))
+    patched: list[Path] = []
+    monkeypatch.setattr(
+        environment_module, "patch_environment", lambda folder, runtime, installed: patched.append(folder)
+    )
     prepare({}, home=home)
-    monkeypatch.setattr(environment_module, "MENDS", environment_module.MENDS + 1)
+    monkeypatch.setattr(environment_module, "PATCH_VERSION", environment_module.PATCH_VERSION + 1)
     for _ in range(2):
         assert prepare({}, home=home).cached
-    assert mended == [made.python.parents[1]]
+    assert patched == [made.python.parents[1]]
 
 
 def test_cached_path_needs_no_pydantic_and_no_packaging(home: Home, lab: Runtime) -> None:

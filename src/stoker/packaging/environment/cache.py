@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.host.home import Home, write_private
 from stoker.packaging.environment.fingerprint import fingerprint
-from stoker.packaging.environment.layer import MENDS, installed_in, make_layer, mend, provided_commands, provided_folder
+from stoker.packaging.environment.layer import (
+    PATCH_VERSION,
+    installed_in,
+    make_layer,
+    patch_environment,
+    provided_commands,
+    provided_folder,
+)
 from stoker.packaging.environment.needs import Needs
 from stoker.packaging.environment.resolution import Resolution, forget, remember, remembered
 from stoker.packaging.environment.runtimes import Choice, Runtime, choose
@@ -110,9 +117,9 @@ class _Order:
             return None
         if not (self.folder / "bin" / "python").exists():
             return None
-        if record.get("mends") != MENDS:  # made by an older stoker
-            mend(self.folder, self.runtime, installed)
-            write_private(self.record, json.dumps({**record, "mends": MENDS}, indent=1))
+        if record.get("mends") != PATCH_VERSION:  # made by an older stoker
+            patch_environment(self.folder, self.runtime, installed)
+            write_private(self.record, json.dumps({**record, "mends": PATCH_VERSION}, indent=1))
         return self.ready(installed, cached=True)
 
     def ready(self, installed: tuple[str, ...], *, cached: bool) -> PreparedEnvironment:
@@ -169,9 +176,9 @@ def _make(order: _Order, *, say: Say) -> tuple[str, ...]:
         shutil.rmtree(order.folder, ignore_errors=True)
         raise
     installed = installed_in(order.folder, order.runtime)
-    mend(order.folder, order.runtime, installed)
+    patch_environment(order.folder, order.runtime, installed)
     record = {"installed": installed, "runtime": str(order.runtime), "requirements": order.needs.requirements}
-    write_private(order.record, json.dumps({**record, "mends": MENDS}, indent=1))
+    write_private(order.record, json.dumps({**record, "mends": PATCH_VERSION}, indent=1))
     return installed
 
 

@@ -50,10 +50,11 @@ def make_venv(folder: Path, runtime: Runtime) -> Path:
     return packages
 
 
-MENDS = 4  # raised when `mend` comes to do more: environments that were made before are then mended again
+# Raised when `patch_environment` does more: environments that were made before are then patched again.
+PATCH_VERSION = 4
 
 
-def mend(folder: Path, runtime: Runtime, installed: Sequence[str]) -> None:
+def patch_environment(folder: Path, runtime: Runtime, installed: Sequence[str]) -> None:
     """Make up for what is known to be wrong with what was installed, and for what an older stoker left out."""
     start = site_packages(folder, runtime) / "_stoker_runtime.pth"
     known = start.read_text().splitlines() if start.exists() else list(_STARTS)
