@@ -213,7 +213,8 @@ def test_archive_is_installed_with_what_it_needs(home: Home, lab: Runtime, wheel
 
 def test_archive_whose_name_leads_elsewhere_is_refused(home: Home, lab: Runtime) -> None:
     with pytest.raises(UsageError, match="not the name of an archive"):
-        prepare(on_lab(archives=(Archive(hash="ab", filename="../../x.whl"),)), home=home)
+        # Plain values, as the supervisor has them: a spec with such a name cannot be made.
+        prepare({"runtime": "lab", "archives": [{"hash": "ab" * 32, "filename": "../../x.whl"}]}, home=home)
 
 
 def test_sdist_is_built_though_the_runtimes_libraries_are_mere_shadows(
