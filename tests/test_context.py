@@ -1,5 +1,6 @@
 """A run seen from inside user code, with a supervisor and without one, on any Python."""
 
+import errno
 import json
 import math
 import os
@@ -341,8 +342,11 @@ def test_context_works_on_any_python(run_dir: Path, python: str) -> None:
             with open("model.bin", "w") as file:
                 file.write("123")
             ctx.save_checkpoint("model.bin", step=2, note="x")
-            print(ctx.hparams, ctx.should_stop(), ctx.trial)
+            print(ctx.hparams, ctx.should_stop(), ctx.trial, ctx.origin.trainer.given())
     """
+    launch = json.loads((run_dir / "run.json").read_text())
+    origin = {"platform": "determined", "trainer": {"max_length": {"epochs": 2}, "test_mode": None}, "later": 1}
+    (run_dir / "run.json").write_text(json.dumps({**launch, "origin": origin}))
     environment = {**os.environ, "PYTHONPATH": str(Path(stoker.__file__).parents[1])}
 
     done = subprocess.run(
@@ -350,7 +354,7 @@ def test_context_works_on_any_python(run_dir: Path, python: str) -> None:
     )
 
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "{'depth': 2, 'lr': 0.1} False 2\n"
+    assert done.stdout == "{'depth': 2, 'lr': 0.1} False 2 {'max_length': {'epochs': 2}}\n"
     assert [event["type"] for event in events(run_dir)] == ["metric", "progress", "checkpoint"]
 
 
@@ -374,3 +378,53 @@ def test_refused_hyperparameters_are_an_error_without_a_search(tmp_path: Path, m
 
     with pytest.raises(stoker.InvalidHP), stoker.init():
         raise stoker.InvalidHP("too wide")
+
+
+def test_event_cut_off_by_a_full_disk_is_reported_and_not_glued_to_the_next(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = stoker.init()
+    write, room = os.write, [20]
+
+    def short_write(descriptor: int, data: bytes) -> int:
+        if room[0] == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        data, room[0] = data[: room[0]], max(room[0] - len(data), 0)
+        return write(descriptor, data)
+
+    monkeypatch.setattr(os, "write", short_write)
+    with pytest.raises(OSError, match="No space left"):
+        context.report(1, loss=1.0)
+    room[0] = 10_000
+    context.report(2, loss=2.0)
+
+    lines = (run_dir / "events.jsonl").read_bytes().splitlines()
+    assert len(lines) == 2
+    assert json.loads(lines[1])["step"] == 2
+
+
+def test_folder_checkpoint_saved_again_is_never_missing(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed at any system call, one of the two is there under the checkpoint's name."""
+    context = stoker.init()
+    source = run_dir / "state"
+    source.mkdir()
+    (source / "weights").write_text("old")
+    kept = Path(context.save_checkpoint(source, 5))
+    (source / "weights").write_text("new")
+    seen = []
+    for name in ("rename", "replace"):
+        real = getattr(os, name)
+
+        def watched(*places: str, real: Any = real) -> None:
+            seen.append(kept.exists())
+            real(*places)
+            seen.append(kept.exists())
+
+        monkeypatch.setattr(os, name, watched)
+
+    context.save_checkpoint(source, 5)
+
+    assert seen
+    assert all(seen)
+    assert (kept / "weights").read_text() == "new"
+    assert [path.name for path in kept.parent.iterdir()] == [kept.name]

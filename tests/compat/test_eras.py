@@ -14,13 +14,13 @@ from stoker.compat.eras.pins import at_least, exact, mended
 from stoker.compat.eras.supply import Program, Supply, supply_for
 from stoker.errors import UsageError
 from stoker.host.home import Home
-from stoker.packaging import runtimes
-from stoker.packaging.environment import resolve
-from stoker.packaging.installed import Installed
-from stoker.packaging.needs import Needs
-from stoker.packaging.requirements import OVERRIDE
-from stoker.packaging.resolver import Wanted
-from stoker.packaging.runtimes import Runtime, default_runtime
+from stoker.packaging.environment import runtimes
+from stoker.packaging.environment.cache import resolve
+from stoker.packaging.environment.distributions import Installed
+from stoker.packaging.environment.needs import Needs
+from stoker.packaging.environment.resolver import Wanted
+from stoker.packaging.environment.runtimes import Runtime, default_runtime
+from stoker.packaging.package.requirements import OVERRIDE
 from tests.packaging.made import make_runtime, make_wheel
 
 Tried = tuple[str, str | None]  # a Python, a date
@@ -69,7 +69,7 @@ def given(
 ) -> Supply:
     values: dict[str, Any] = {"module": "t", "environment": environment}
     if base:
-        values["data"] = {"stoker": {"container": True, "base": base}}
+        values["origin"] = {"platform": "aiplatform", "container": True, "image": base}
     return supply_for(Program({"t.py": source.encode()}, tuple(own), values), home=home, index=index)
 
 

@@ -1,5 +1,6 @@
 """JobSpec: what is refused, and with which words."""
 
+from datetime import date
 from typing import Any
 
 import pytest
@@ -59,3 +60,24 @@ def test_any_document_is_a_spec_or_a_config_error(document: dict[str, object]) -
     except ConfigError:
         return
     assert JobSpec.model_validate_json(found.model_dump_json()) == found
+
+
+@pytest.mark.parametrize(
+    ("hash", "filename"),
+    [("/etc", "passwd"), ("ab" * 32, "../x.whl"), ("ab" * 32, ".hidden"), ("ab" * 32, ""), ("AB" * 32, "x.whl")],
+)
+def test_archive_that_could_name_another_file_is_refused(hash: str, filename: str) -> None:
+    archives = [{"hash": hash, "filename": filename}]
+
+    with pytest.raises(ConfigError, match="environment: (hash|filename) must be"):
+        JobSpec.parse({"name": "j", "module": "m", "environment": {"archives": archives}}, source="job")
+
+
+def test_an_environment_is_as_of_a_date_however_yaml_reads_it() -> None:
+    def as_of(value: object) -> str | None:
+        return spec(environment={"as_of": value}).environment.as_of
+
+    assert as_of(date(2020, 1, 15)) == as_of("2020-01-15") == "2020-01-15"
+    assert as_of("auto") == "auto"
+    with pytest.raises(ConfigError, match="as_of must be a date like 2020-01-15, auto or today"):
+        as_of("last summer")

@@ -19,7 +19,8 @@ from stoker.schema.job import JobSpec, Share
 from stoker.schema.registry import NewModel, NewVersion, Reference
 from stoker.search.base import Asked, Suggestion
 from stoker.server.registry.registry import Registry
-from stoker.server.store.base import NewJob, SearchBatch, SearchEntry, Store
+from stoker.server.store.store import Store
+from stoker.server.store.values import NewJob, SearchBatch, SearchEntry
 from stoker.storage import Storage
 from tests.contracts.models import CARD
 from tests.server.asking import API, ask
@@ -132,7 +133,7 @@ class TestSources:
 
     def test_the_model_that_its_code_saved_comes_first(self, registry: Registry, store: Store, home: Home) -> None:
         run = a_job(store, job_dir=str(home.root / "jobdir"), args=("--data", "gs://rides/*.csv"), hparams={"lr": 0.1})
-        saved = home.run_dir("job", 1, 1) / "models" / "best"
+        saved = home.run_dir("job", 1, 1).models / "best"
         bundle.write(saved, CARD.with_(name="best", framework="custom"), lambda into: _fill(into))
         a_model(home.root / "jobdir" / "other")
         event = ModelSaved(seq=1, time=2.0, name="best", path=str(saved), framework="custom", metrics={"rmse": 1.0})

@@ -1,6 +1,8 @@
 """The server killed between any two statements of the scheduler, every one of them in turn."""
 
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +15,8 @@ from stoker.schema.pool import Pool
 from stoker.schema.state import Intent, RunState
 from stoker.server.live.wakeups import Live
 from stoker.server.scheduling.scheduler import Scheduler
-from stoker.server.store.base import NewJob, Store
-from stoker.server.store.sql import open_store
+from stoker.server.store.store import Store, open_store
+from stoker.server.store.values import NewJob
 from tests.server.fakes import FakeClock, FakeEngine
 
 POOL = Pool(name="local", capacity=Share(cpus=4))
@@ -135,11 +137,14 @@ STORIES = {
 
 @pytest.mark.parametrize("story", STORIES)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_next_server_carries_on_wherever_the_last_was_killed(tmp_path_factory: Any, story: str, after: bool) -> None:
+def test_next_server_carries_on_wherever_the_last_was_killed(
+    tmp_path_factory: Any, empty_database: Path, story: str, after: bool
+) -> None:
     plan, wants, expected = STORIES[story]
     for at in range(1000):
         fuse = Fuse(at, after=after)
         home = Home(tmp_path_factory.mktemp(f"kill_{at}")).make()
+        shutil.copyfile(empty_database, home.database)
 
         assert play(home, plan, fuse, wants) == expected, f"killed {'after' if after else 'before'} call {at}"
 

@@ -1,21 +1,25 @@
 """The SQLite store: the contract, and what is its own."""
 
+import random
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import insert, text
+from sqlalchemy import event, insert, text
 
+from stoker.errors import StoreError
 from stoker.schema.event import EventBatch
 from stoker.server.store import tables
-from stoker.server.store.base import LogFilter, Store
 from stoker.server.store.dialect import open_sqlite
-from stoker.server.store.sql import SqlStore, open_store
+from stoker.server.store.store import Store, open_store
+from stoker.server.store.values import LogFilter
 from tests.contracts.store import StoreContract, add, log, say, texts
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+def store(tmp_path: Path, empty_database: Path) -> Iterator[Store]:
+    shutil.copyfile(empty_database, tmp_path / "stoker.db")
     store = open_store(tmp_path / "stoker.db")
     yield store
     store.close()
@@ -42,7 +46,7 @@ def test_store_is_the_same_when_it_is_opened_again(tmp_path: Path) -> None:
 
 def test_batch_that_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
     engine = open_sqlite(tmp_path / "stoker.db")
-    store = SqlStore(engine)
+    store = Store(engine)
     run = add(store)
     with engine.begin() as connection:  # the second insert of a batch hits a wall
         connection.execute(
@@ -56,9 +60,25 @@ def test_batch_that_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
     store.close()
 
 
+def test_database_that_fails_is_a_store_error_and_nothing_changes(tmp_path: Path) -> None:
+    engine = open_sqlite(tmp_path / "stoker.db")
+    store = Store(engine)
+    run = add(store)
+    engine.dispose()
+    event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA max_page_count=1"))
+    noise = "".join(random.Random(1).choices("abcdefgh", k=100_000))
+
+    with pytest.raises(StoreError, match=r"^The database failed: database or disk is full\.$") as caught:
+        say(store, run, log(1, noise))
+
+    assert caught.value.http_status == 503
+    assert store.log_page("taxi", LogFilter()).blocks == ()
+    store.close()
+
+
 def test_database_survives_foreign_keys_and_uses_wal(tmp_path: Path) -> None:
     engine = open_sqlite(tmp_path / "stoker.db")
-    SqlStore(engine)
+    Store(engine)
 
     with engine.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"

@@ -10,6 +10,7 @@ from stoker.errors import StokerError, UsageError
 from stoker.pytorch.distributed import DistributedContext
 from stoker.pytorch.precision import Precision
 from stoker.pytorch.units import TrainUnit, unit_of
+from stoker.run_dir import RunDir
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ class RunInfo:
 
     def told(self, name: str) -> TrainUnit | None:
         """A length or period that the experiment's file gives (`max_length`, `validation_period`, …), if it does."""
-        return unit_of(self.run.config_data.get("stoker", {}).get("trainer", {}).get(name))
+        return unit_of(getattr(self.run.origin.trainer, name)) if self.run.origin is not None else None
 
     def get_data_config(self) -> dict[str, Any]:
         return self.run.config_data or dict(self.settings.exp_conf.get("data", {}))
@@ -130,7 +131,7 @@ class RunInfo:
         return self._first_batch
 
     def get_tensorboard_path(self) -> Path:
-        return Path(self.run.run_dir) / "tensorboard"
+        return RunDir(self.run.run_dir).tensorboard
 
     def current_train_batch(self) -> int:
         """The index of the batch in training, from 0, counted from the start of the trial."""

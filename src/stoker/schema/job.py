@@ -2,11 +2,12 @@
 
 import re
 from datetime import date
-from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, ValidatorFunctionWrapHandler, field_validator, model_validator
 
+from stoker.origin import Origin
+from stoker.schema.launch import EnvironmentSpec, Role
 from stoker.schema.model import Model
 from stoker.schema.search import SearchSpec
 from stoker.schema.space import Errors
@@ -21,15 +22,6 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 Labels = dict[str, str]
 Count = Annotated[int, Field(ge=0)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
-class Role(StrEnum):
-    """What a replica is for. AI Platform's older `master` is our `chief`."""
-
-    CHIEF = "chief"
-    WORKER = "worker"
-    PS = "ps"
-    EVALUATOR = "evaluator"
 
 
 class Share(Model):
@@ -74,38 +66,6 @@ class Resources(Model):
         return self
 
 
-class Archive(Model):
-    """A prebuilt wheel, sdist or zip, uploaded beside the package and installed into the environment."""
-
-    hash: str
-    filename: str
-
-
-class EnvironmentSpec(Model):
-    """The Python a package needs, as its author wrote it down."""
-
-    runtime: str | None = None
-    python: str | None = None
-    requirements: tuple[str, ...] = ()
-    archives: tuple[Archive, ...] = ()
-    prefer_runtime: bool = False
-    as_of: str | None = Field(
-        None, description="a date: install what was released by then; `auto`: find the date; `today`: no date"
-    )
-    variables: dict[str, str] = {}
-
-    @field_validator("as_of", mode="before")
-    @classmethod
-    def _is_a_day(cls, value: Any) -> Any:
-        """YAML reads 2020-01-15 as a date."""
-        if value in (None, "auto", "today"):
-            return value
-        try:
-            return date.fromisoformat(str(value)).isoformat()
-        except ValueError as error:
-            raise ValueError(f"{value!r} is not a date like 2020-01-15, nor auto or today") from error
-
-
 class RestartRules(Model):
     """When a run ends badly: how often to start again, and for which exit codes (any, if not given)."""
 
@@ -133,6 +93,7 @@ class JobSpec(Model):
     args: tuple[str, ...] = ()
     hparams: dict[str, Any] = {}
     data: dict[str, Any] = Field({}, description="anything; user code reads it as context.config_data")
+    origin: Origin | None = Field(None, description="the platform it was written for, if that is not ours")
     job_dir: str | None = None
     pool: str | None = None
     resources: Resources = Resources()
@@ -144,6 +105,20 @@ class JobSpec(Model):
     chief_name: Literal["chief", "master"] = "chief"
     labels: Labels = {}
     search: SearchSpec | None = Field(None, description="try many sets of hyperparameters; one trial without it")
+
+    @field_validator("environment", mode="wrap")
+    @classmethod
+    def _environment_is_well_formed(cls, value: Any, build: ValidatorFunctionWrapHandler) -> EnvironmentSpec:
+        """A dataclass of the standard library raises a plain ValueError, which only a validator makes a bad field."""
+        if isinstance(value, dict) and isinstance(value.get("as_of"), date):  # as YAML reads 2020-01-15
+            value = {**value, "as_of": value["as_of"].isoformat()}
+        environment: EnvironmentSpec = build(value)
+        if environment.as_of not in (None, "auto", "today"):
+            try:
+                date.fromisoformat(str(environment.as_of))
+            except ValueError as error:
+                raise ValueError("as_of must be a date like 2020-01-15, auto or today") from error
+        return environment
 
     @field_validator("name")
     @classmethod

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from stoker.origin import from_0_1
 from stoker.schema.job import JobSpec
 from stoker.submission.reading import Reading, Values, as_words
 
@@ -15,6 +16,8 @@ def is_dialect(document: Mapping[str, Any]) -> bool:
 def read(document: Mapping[str, Any], *, source: str) -> Reading:
     """Part of a JobSpec. ConfigError names every bad field, also those of other sections, at once."""
     values: Values = dict(document)
+    if isinstance(values.get("data"), dict):
+        values = from_0_1(values)  # `stoker migrate --write` of 0.1.0 wrote such files
     for words in ("args", "command"):
         if words in values:
             values[words] = as_words(values[words])

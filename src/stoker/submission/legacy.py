@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.errors import UsageError
 from stoker.host.home import write_private
-from stoker.submission.reading import Values, overlay
+from stoker.submission.reading import Values, origin_of, overlay
 from stoker.terminal.output import say
 
 if TYPE_CHECKING:
@@ -82,14 +82,14 @@ def _remembered(memory: "Path") -> Values | None:
 
 def _key(values: Values, own: list[str], files: dict[str, bytes], home: "Home") -> str:
     """Of all that the answer depends on, whatever the directory is called."""
-    from stoker.packaging.fingerprint import fingerprint
-    from stoker.packaging.runtimes import choose
+    from stoker.packaging.environment.fingerprint import fingerprint
+    from stoker.packaging.environment.runtimes import choose
 
     environment = values.get("environment", {})
     asked = {name: environment.get(name) for name in ("runtime", "python", "prefer_runtime", "as_of")}
     runtime = choose(home, runtime=asked["runtime"], python=asked["python"]).runtime
     said = [values.get(name) for name in ("module", "command", "resources")]
-    said.append(values.get("data", {}).get("stoker", {}).get("base"))
+    said.append(origin_of(values).get("image"))
     who = [_FORMAT, _is_elsewhere(), said, own, asked, fingerprint(runtime)]
     digest = hashlib.sha256(json.dumps(who).encode())
     for path, source in files.items():

@@ -32,6 +32,11 @@ def overlay(base: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
     return merged
 
 
+def origin_of(values: Mapping[str, Any]) -> Values:
+    """Where the job came from (the fields of schema's Origin); empty if it is our own."""
+    return values.get("origin") or {}
+
+
 def as_words(values: object) -> object:
     """A list of command-line words as written in YAML: numbers become text, the rest is for the schema to judge."""
     if not isinstance(values, list):

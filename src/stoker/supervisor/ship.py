@@ -18,6 +18,7 @@ from urllib.parse import quote
 from stoker.client.connection import API, Connection
 from stoker.errors import NotFoundError, ServerError, StokerError, UsageError
 from stoker.host.home import ServerAddress
+from stoker.run_dir import RunDir
 from stoker.supervisor.spool import acked_before, seq_of, without_positions
 from stoker.supervisor.tails.reports import supervisor_log
 
@@ -47,7 +48,7 @@ class Shipper(threading.Thread):
         self._server = _AnyServer(find_server)
         self._on_stop = on_stop
         self._spool = os.open(spool, os.O_RDONLY)
-        self._ack_file = spool.with_suffix(".ack")
+        self._ack_file = RunDir(spool.parent).spool_ack
         # The note is a hint, so the last event is sent in any case: the answer says what the server really has.
         self._offset = self._find(acked_before(self._ack_file) + 1, or_last=True)
         self._most_lines: int | None = None  # of a batch, while looking for an event that the server refuses
@@ -70,7 +71,7 @@ class Shipper(threading.Thread):
             self._ship()
         except NotFoundError as error:
             logger.warning("the server does not know this run, its events stay in the spool: %s", error)
-        except UsageError as error:
+        except StokerError as error:
             logger.error("the server refused an event and what stands for it, giving up: %s", error)
         finally:
             self._server.close()
@@ -85,9 +86,7 @@ class Shipper(threading.Thread):
                 self._pace(size_bytes)
                 try:
                     self._send(lines, size_bytes)
-                except UsageError:
-                    raise
-                except StokerError as error:
+                except ServerError as error:
                     self._server.wait_for_another(error)
             elif is_closing:
                 self.has_sent_all = True
@@ -120,8 +119,6 @@ class Shipper(threading.Thread):
         first, last = seq_of(lines[0]), seq_of(lines[-1])
         try:
             reply = self._post(without_positions(lines))
-        except NotFoundError:
-            raise
         except UsageError as error:
             if len(lines) > 1:
                 self._most_lines = len(lines) // 2

@@ -132,7 +132,8 @@ def _over_file(path: Path, spoken: Values) -> Reading:
         return aiplatform.read(overlay(document, spoken), source=str(path))
     file = read_document(document, source=str(path))
     over = training_input.translate(spoken, source="The command line")
-    values = overlay(file.values, over.values)
+    said = {name: value for name, value in over.values.items() if name != "origin"}  # which is for the file to say
+    values = overlay(file.values, said)
     if "resources" in over.values:
         values["resources"] = over.values["resources"]  # a size is one thing: tier and slots do not mix
     return Reading(values=values, packages=over.packages, ignored=(*file.ignored, *over.ignored), notes=file.notes)

@@ -13,11 +13,11 @@ from stoker.compat.eras import pins
 from stoker.compat.eras.era import Era, Index, era_by_hints, places
 from stoker.compat.eras.images import shipped
 from stoker.compat.eras.program import TENSORFLOWS, Program
-from stoker.errors import UsageError
+from stoker.errors import NotFoundError, UsageError
 from stoker.host.home import Home
-from stoker.packaging.installed import Installed
-from stoker.packaging.requirements import OVERRIDE, name_of
-from stoker.packaging.runtimes import Runtime, choose, list_runtimes
+from stoker.packaging.environment.distributions import Installed
+from stoker.packaging.environment.runtimes import Runtime, choose, list_runtimes
+from stoker.packaging.package.requirements import OVERRIDE, name_of
 
 _OF_STAND_IN = (3, 11)  # the first Python that our `determined` can be imported by
 _KERAS_3 = "2023-11-27"  # until then Keras ran on TensorFlow, and did not declare it
@@ -57,7 +57,7 @@ class Candidates:
             return self.asked
         try:
             found = choose(self.home, python=python).runtime
-        except UsageError:
+        except (NotFoundError, UsageError):
             return self.asked
         return found if found.minor != self.asked.minor else self.asked
 

@@ -10,9 +10,9 @@ from typing import Protocol
 
 from stoker.compat.eras import pins
 from stoker.compat.eras.images import Image
-from stoker.packaging.dates import is_date
-from stoker.packaging.requirements import name_of
-from stoker.packaging.runtimes import Runtime
+from stoker.packaging.environment.dates import is_date
+from stoker.packaging.environment.runtimes import Runtime
+from stoker.packaging.package.requirements import name_of
 
 _RELEASED = {
     "3.7": "2018-06-27",

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import Specifier
 
-from stoker.packaging.dates import COMPILED
-from stoker.packaging.requirements import OVERRIDE, name_of, normal_name, without_hashes
+from stoker.packaging.environment.dates import COMPILED
+from stoker.packaging.package.requirements import OVERRIDE, name_of, normal_name, without_hashes
 
 _NEVER = 'python_version < "3"'  # as a marker: a line that is left out
 # Python 3 has what these backports bring, and some fail to install on it.

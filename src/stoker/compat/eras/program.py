@@ -9,7 +9,8 @@ from typing import Any
 from stoker.compat.eras import pins
 from stoker.compat.eras.images import RUNTIME_1, Image, image_of, image_of_runtime, shipped
 from stoker.compat.eras.uses import Uses, entries_of, uses_of
-from stoker.packaging.requirements import name_of
+from stoker.packaging.package.requirements import name_of
+from stoker.submission.reading import origin_of
 
 TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly")
 
@@ -43,7 +44,7 @@ class Program:
     @cached_property
     def image(self) -> Image:
         """Its Dockerfile's, or AI Platform's; with the libraries that the code imports and the package allows."""
-        own = self.values.get("data", {}).get("stoker", {}).get("base")
+        own = origin_of(self.values).get("image")
         found = image_of(own) if own else image_of_runtime(self.environment.get("runtime"))
         if self.uses.is_of_runtime_1 and not found.libraries:
             found = replace(RUNTIME_1, name="code for TensorFlow 1 or scikit-learn 0.20")

@@ -10,14 +10,14 @@ from stoker.compat.eras.candidates import Candidate, Candidates
 from stoker.compat.eras.era import Era, Index, era_of, python_at
 from stoker.compat.eras.program import Program
 from stoker.compat.eras.refusals import refusal
-from stoker.errors import UsageError
+from stoker.errors import NotFoundError, UsageError
 from stoker.host.home import Home
-from stoker.packaging.dates import COMPILED, is_date, release_dates
-from stoker.packaging.environment import resolve
-from stoker.packaging.installed import Installed
-from stoker.packaging.requirements import name_of
-from stoker.packaging.resolver import has_wheels
-from stoker.packaging.runtimes import Runtime, choose, default_runtime
+from stoker.packaging.environment.cache import resolve
+from stoker.packaging.environment.dates import COMPILED, is_date, release_dates
+from stoker.packaging.environment.distributions import Installed
+from stoker.packaging.environment.resolver import has_wheels
+from stoker.packaging.environment.runtimes import Runtime, choose, default_runtime
+from stoker.packaging.package.requirements import name_of
 
 __all__ = ["Program", "Supply", "supply_for"]
 
@@ -76,7 +76,7 @@ class UvIndex:
         named = {"runtime": runtime.name} if runtime.origin == "added" else {"python": runtime.minor}
         try:
             resolve({"requirements": [*wheels, *dict.fromkeys(lines)], "as_of": as_of, **named}, home=self.home)
-        except UsageError:
+        except (NotFoundError, UsageError):
             return False
         return True
 

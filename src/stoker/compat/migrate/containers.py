@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from stoker.packaging.requirements import as_of_today, without_comment
+from stoker.packaging.package.requirements import as_of_today, without_comment
 from stoker.submission.reading import Values
 
 PIP = re.compile(r"(?:pip3?|python3?\s+-m\s+pip)\s+install\s+([^&|;]+)")
@@ -92,8 +92,10 @@ def as_job(words: list[str], container: Container, variables: dict[str, str]) ->
     """A container's command as a job's, with what it needs."""
     if words and _PYTHON.fullmatch(words[0]):
         words = ["python", *words[1:]]
-    said: Values = {"container": True, **({"base": container.base} if container.base else {})}
-    found: Values = {"kind": "command", "command": words, "data": {"stoker": said}}
+    origin: Values = {"platform": "aiplatform", "container": True}
+    if container.base:
+        origin["image"] = container.base
+    found: Values = {"kind": "command", "command": words, "origin": origin}
     environment: Values = {}
     if lines := list(container.requirements):
         environment["requirements"] = lines

@@ -24,7 +24,8 @@ from stoker.host.home import Home
 from stoker.predict.base import Predictor
 from stoker.schema.bundle import FieldSpec, ModelCard, Signature
 
-_SCRIPT = Path(__file__).parent / "provided" / "stoker_old_model.py"
+# In a folder of its own, which Python puts on its path: tensorflow.py here would hide the library.
+_SCRIPT = Path(__file__).parent / "scripts" / "model_process.py"
 _PICKLES = ("model.joblib", "model.pkl")
 # In a pickle, an estimator's field and its value: "_sklearn_version", then a few bytes of opcodes, then "0.20.4".
 _MADE_BY = re.compile(rb"_sklearn_version.{1,12}?(\d+\.\d+(?:\.\d+)?(?:\.post\d+|rc\d+)?)", re.DOTALL)
@@ -48,7 +49,7 @@ class OtherRuntime:
 
     def environment(self, home: Home, *, asked: str | None) -> dict[str, Any]:
         """As a job's; UsageError where no such Python is here."""
-        from stoker.packaging.runtimes import choose  # noqa: PLC0415  most models need none of this
+        from stoker.packaging.environment.runtimes import choose  # noqa: PLC0415  most models need none of this
 
         minors = [f"3.{minor}" for minor in range(self.newest, _OLDEST_PYTHON - 1, -1)]
         for minor in [*([asked] if asked in minors else []), *minors]:
@@ -119,7 +120,7 @@ def load(
     say: Say = lambda line: None,
 ) -> Predictor:
     """The model in a process of that runtime, which is made the first time. ConfigError when it cannot be loaded."""
-    from stoker.packaging.environment import prepare  # noqa: PLC0415  as above
+    from stoker.packaging.environment.cache import prepare  # noqa: PLC0415  as above
 
     environment = other.environment(home, asked=python)
     say(f"{card.name} is of {other.requirements[0]}: it is called in a Python {environment['python']} that has it.")

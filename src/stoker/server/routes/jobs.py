@@ -3,17 +3,18 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from stoker.errors import NotFoundError, UsageError
 from stoker.host.home import Home
+from stoker.origin import Platform
 from stoker.schema.job import JobSpec, Labels
 from stoker.schema.model import Model
 from stoker.schema.pool import replicas_for, total
-from stoker.schema.record import CheckpointRecord, DryRun, Job, JobList, JobSummary, Run, Trial
+from stoker.schema.record import CheckpointRecord, DryRun, Job, JobList, Run, Trial
 from stoker.schema.state import Intent, JobState, RunState
 from stoker.server.live.wakeups import Live
 from stoker.server.routes.replies import reply, reply_many
@@ -21,9 +22,9 @@ from stoker.server.scheduling.launch import build_launch
 from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.searches.search import check_search, first_trial
 from stoker.server.settings import Settings, choose_pool
-from stoker.server.store.base import NewJob, Store
 from stoker.server.store.listing import sort_key
-from stoker.server.store.page_store import JobQuery
+from stoker.server.store.store import Store
+from stoker.server.store.values import JobQuery, NewJob
 from stoker.server.views.pools import Clusters
 
 _MAX_LISTED = 10_000
@@ -102,7 +103,7 @@ class JobRoutes:
 
         The same spec again is the same job (200). `dry_run`: what would be started, and nothing is stored.
         """
-        is_determineds = "experiment" in (spec.data.get("stoker") or {})
+        is_determineds = spec.origin is not None and spec.origin.platform is Platform.DETERMINED
         self.clusters.look_again()
         pool, note = choose_pool(
             spec.pool,
@@ -132,8 +133,7 @@ class JobRoutes:
         """Jobs, newest first unless another order is asked for."""
         query = which.query(before=self._number(which.before))
         page = self.store.pages.find_jobs(query)
-        reasons = self.scheduler.reasons()
-        jobs = tuple(with_reason(job, reasons.get(job.id)) for job in page.jobs)
+        jobs = tuple(self.scheduler.with_reason(job) for job in page.jobs)
         counts = {state.value: n for state, n in self.store.pages.job_counts(query).items()} if which.counts else None
         return reply(JobList(jobs=jobs, cursor=json.dumps(page.after) if page.after else None, counts=counts))
 
@@ -165,7 +165,7 @@ class JobRoutes:
 
     def get_checkpoints(self, job: str, trial: int | None = None) -> Response:
         """The checkpoints its runs have reported, oldest first; those of one trial with their metrics."""
-        return reply_many(self.store.pages.checkpoints(job, trial))
+        return reply_many(self.store.checkpoints(job, trial=trial))
 
     def _set_intent(self, job: str, intent: Intent, *, kill: bool = False) -> Response:
         return self._changed(self.store.set_intent(job, intent, by=self.owner, now=self.now(), kill=kill))
@@ -176,7 +176,7 @@ class JobRoutes:
         return self._reply(job)
 
     def _reply(self, job: Job) -> Response:
-        return reply(with_reason(job, self.scheduler.reasons().get(job.id)))
+        return reply(self.scheduler.with_reason(job))
 
     def _number(self, before: str | None) -> int | None:
         if before is None:
@@ -192,18 +192,6 @@ class JobRoutes:
                     f"Archive {archive.filename} ({archive.hash}) is not on this server."
                     " Upload it first: PUT /packages/HASH/FILENAME."
                 )
-
-
-Line = TypeVar("Line", bound=JobSummary)
-
-
-def with_reason(job: Line, waits: str | None) -> Line:
-    """A queued job says why it waits; the store knows the reasons for all other states."""
-    if job.state is JobState.PREPARING and waits:
-        return job.model_copy(update={"reason": waits})  # its cluster has no place for it yet
-    if job.state is not JobState.QUEUED:
-        return job
-    return job.model_copy(update={"reason": waits or "waits for its turn"})
 
 
 def _states(text: str | None) -> frozenset[JobState]:

@@ -2,7 +2,6 @@
 
 import gzip
 import itertools
-import math
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,8 +13,8 @@ from typing import Any
 from stoker.errors import StokerError, UsageError
 from stoker.server.live.wakeups import Live
 from stoker.server.searches.rungs import find_rungs
-from stoker.server.store.base import Store
-from stoker.server.store.page_store import TrialRow
+from stoker.server.store.store import Store
+from stoker.server.store.values import TrialRow
 from stoker.server.views.quick_json import write_json
 
 COLUMNS = (
@@ -135,15 +134,7 @@ class TrialColumns:
 
 def as_json(row: TrialRow) -> dict[str, Any]:
     """A trial as streams tell of it."""
-    told: dict[str, Any] = {name: finite(getattr(row, name)) for name in COLUMNS}
-    told["hparams"] = {name: finite(value) for name, value in row.hparams.items()}
-    told["metrics"] = {name: finite(value) for name, value in row.metrics.items()}
-    return told
-
-
-def finite(value: Any) -> Any:
-    """JSON has no NaN and no infinities."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return {name: getattr(row, name) for name in (*COLUMNS, "hparams", "metrics")}
 
 
 def _text(head: Mapping[str, Any], rows: Sequence[TrialRow], wanted: frozenset[str]) -> bytes:

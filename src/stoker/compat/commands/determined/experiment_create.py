@@ -2,7 +2,6 @@
 
 import json
 import tempfile
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from stoker.cli.submit import name_of_directory
 from stoker.compat.commands.determined.startup_hook import with_startup_hook
 from stoker.errors import ConflictError, UsageError
 from stoker.submission.legacy import with_old_times
-from stoker.submission.reading import Values, overlay
+from stoker.submission.reading import Values, origin_of, overlay
 from stoker.submission.shipment import Shipment, check_environment, look_at, pack_up
 from stoker.submission.upload import Door
 from stoker.terminal.output import say
@@ -101,7 +100,7 @@ def _add_afterwards(command: Parser) -> None:
 
 def create(arguments: Arguments) -> int:
     from stoker.host.home import Home
-    from stoker.packaging.tree import source_of_directory
+    from stoker.packaging.package.tree import source_of_directory
 
     file = Path(arguments.config)
     template = Path(arguments.template) if arguments.template else None
@@ -134,7 +133,9 @@ def as_test(values: Values) -> Values:
         search = values["search"]
     else:
         search["sampler"] = {"name": "random"}
-    brief = {"restarts": {"max_restarts": 0}, "data": {"stoker": {"trainer": {"test_mode": True}}}}
+    brief: Values = {"restarts": {"max_restarts": 0}}
+    if origin_of(values):
+        brief["origin"] = {"trainer": {"test_mode": True}}
     return {**overlay(values, brief), "search": search}
 
 
@@ -176,15 +177,13 @@ def forked(source: "Job", overrides: Any) -> Values:
     if source.spec.search is None:
         raise UsageError(f"Job {source.id} has no search, so there is nothing to fork. Submit it again by its file.")
     spec: Values = source.spec.model_dump(mode="json")
-    stoker = spec["data"].get("stoker")
-    original = stoker.get("experiment") if isinstance(stoker, Mapping) else None
+    original = origin_of(spec).get("document")
     where = f"The experiment {source.id}, overridden,"
     if not original:
         spec = with_overrides(spec, overrides)
         JobSpec.parse(spec, source=where)
         return spec
-    own_data = {name: value for name, value in spec["data"].items() if name != "stoker"}
-    document = with_overrides({**original, **({"data": own_data} if own_data else {})}, overrides)
+    document = with_overrides({**original, **({"data": spec["data"]} if spec["data"] else {})}, overrides)
     reading = read_search(document, source=where)
     kept = ["package", "import_roots"]
     if document.get("entrypoint") == original.get("entrypoint"):

@@ -1,6 +1,6 @@
 """`stoker experiment`: labels and archiving, its file, its code and its checkpoints; Determined's verbs for them."""
 
-import tarfile
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,10 +119,10 @@ def config(arguments: Arguments) -> None:
 
 def document_of(job: "Job") -> dict[str, Any]:
     """The file it was made of, where that was Determined's; else the job in our own words."""
-    spec: dict[str, Any] = job.spec.model_dump(mode="json", exclude_defaults=True)
-    theirs = spec.get("data", {}).get("stoker", {})
-    original = theirs.get("experiment") if isinstance(theirs, dict) else None
-    return original or spec
+    origin = job.spec.origin
+    if origin is not None and origin.document:
+        return origin.document
+    return job.spec.model_dump(mode="json", exclude_defaults=True)
 
 
 def list_checkpoints(arguments: Arguments) -> None:
@@ -168,6 +168,7 @@ def download_code(arguments: Arguments) -> None:
 
     from stoker.client.client import connect
     from stoker.client.connection import API, Connection
+    from stoker.formats.archive import unpack
 
     client = connect()
     job = client.job(find_job(client, arguments.name))
@@ -175,15 +176,25 @@ def download_code(arguments: Arguments) -> None:
         raise NotFoundError(f"{job.id} was submitted without code of its own.")
     target = Path(arguments.output_dir)
     target.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile() as archive_file:
-        Connection(client.address).download(f"{API}/packages/{job.spec.package}", archive_file)
-        archive_file.seek(0)
-        with tarfile.open(fileobj=archive_file) as tar:
-            there = sorted(member.name for member in tar if member.isfile() and (target / member.name).exists())
-            if there:
-                raise UsageError(f"{target / there[0]} is there already, and nothing is overwritten. Name another -o.")
-            tar.extractall(target, filter="data")
+    with tempfile.TemporaryDirectory(prefix=".stoker-", dir=target) as folder:
+        file, unpacked = Path(folder, "package.tar.gz"), Path(folder, "package")
+        with file.open("wb") as archive_file:
+            Connection(client.address).download(f"{API}/packages/{job.spec.package}", archive_file)
+        unpack(file, unpacked, hash=job.spec.package)
+        _move_into(unpacked, target)
     print(target)
+
+
+def _move_into(source: Path, target: Path) -> None:
+    """Every file of a folder to the same place under another; UsageError before anything is moved if one is taken."""
+    files = [path for path in source.rglob("*") if path.is_symlink() or not path.is_dir()]
+    for file in files:
+        if os.path.lexists(target / file.relative_to(source)):
+            raise UsageError(f"{target / file.relative_to(source)} exists; nothing was overwritten. Choose another -o.")
+    for file in files:
+        place = target / file.relative_to(source)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        file.rename(place)
 
 
 def label_add(arguments: Arguments) -> None:

@@ -7,7 +7,7 @@ the job is stored.
 import shlex
 from typing import TYPE_CHECKING
 
-from stoker.submission.reading import Values, overlay
+from stoker.submission.reading import Values, origin_of, overlay
 from stoker.terminal.output import say
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def with_startup_hook(values: Values, code: "Code") -> Values:
 
 
 def _with_hook(values: Values, code: "Code") -> Values:
-    if NAME not in code.tree.paths or "stoker" not in values.get("data", {}):
+    if NAME not in code.tree.paths or origin_of(values).get("platform") != "determined":
         return values
     from stoker.compat.migrate.hooks import read_hook
 
