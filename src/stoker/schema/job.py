@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationInfo, ValidatorFunctionWrapHandler, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from stoker.origin import Origin
 from stoker.schema.launch import EnvironmentSpec, Role
@@ -104,13 +104,6 @@ class JobSpec(Model):
     chief_name: Literal["chief", "master"] = "chief"
     labels: Labels = {}
     search: SearchSpec | None = Field(None, description="try many sets of hyperparameters; one trial without it")
-
-    @field_validator("environment", mode="wrap")
-    @classmethod
-    def _archives_are_named_safely(cls, value: Any, build: ValidatorFunctionWrapHandler) -> EnvironmentSpec:
-        """A dataclass of the standard library raises a plain ValueError, which only a validator makes a bad field."""
-        environment: EnvironmentSpec = build(value)
-        return environment
 
     @field_validator("name")
     @classmethod
