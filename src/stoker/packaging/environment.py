@@ -4,7 +4,6 @@ HOME/environments/KEY/ is a virtual environment. It is made in place, because sc
 only once its record is there, which is written last; what a crash leaves behind is thrown away by the next to come.
 """
 
-import fcntl
 import json
 import os
 import shutil
@@ -14,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stoker.host.home import Home, write_private
+from stoker.atomic import replace_file
+from stoker.host.home import Home
+from stoker.host.locks import locked
 from stoker.packaging.fingerprint import fingerprint
 from stoker.packaging.layer import MENDS, installed_in, make_layer, mend, provided_commands, provided_folder
 from stoker.packaging.needs import Needs
@@ -110,7 +111,7 @@ class _Order:
             return None
         if record.get("mends") != MENDS:  # made by an older stoker
             mend(self.folder, self.runtime, installed)
-            write_private(self.record, json.dumps({**record, "mends": MENDS}, indent=1))
+            replace_file(self.record, json.dumps({**record, "mends": MENDS}, indent=1), mode=0o600)
         return self.ready(installed, cached=True)
 
     def ready(self, installed: tuple[str, ...], *, cached: bool) -> PreparedEnvironment:
@@ -169,7 +170,7 @@ def _make(order: _Order, *, say: Say) -> tuple[str, ...]:
     installed = installed_in(order.folder, order.runtime)
     mend(order.folder, order.runtime, installed)
     record = {"installed": installed, "runtime": str(order.runtime), "requirements": order.needs.requirements}
-    write_private(order.record, json.dumps({**record, "mends": MENDS}, indent=1))
+    replace_file(order.record, json.dumps({**record, "mends": MENDS}, indent=1), mode=0o600)
     return installed
 
 
@@ -178,10 +179,6 @@ def _only_one(home: Home, key: str, say: Say) -> Iterator[None]:
     """Held while an environment is made. The lock goes with its holder, however that ends."""
     home.make()
     home.environments.mkdir(exist_ok=True)
-    with open(home.environments / f"{key}.lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("Waiting for another run that makes the same environment")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+    wait = "Waiting for another run that makes the same environment"
+    with locked(home.environments / f"{key}.lock", on_wait=lambda: say(wait)):
         yield

@@ -15,6 +15,7 @@ from stoker.engines.base import Liveness
 from stoker.engines.ray.notes import is_waiting, note_cancelled, read_started
 from stoker.errors import StokerError
 from stoker.host.home import Home
+from stoker.host.spawn import exit_code, spawn_detached
 from stoker.run_dir import RunDir
 from stoker.schema.job import Share
 from stoker.schema.launch import Launch
@@ -175,7 +176,7 @@ class Bridge:
 
     def __init__(self, home: Home, pool: str, settings: RayPool) -> None:
         self._home, self._pool, self._settings = home, pool, settings
-        self._folder = home.root / "ray"
+        self._folder = home.ray
 
     def ask(self, call: str, **arguments: Any) -> Any:
         """Its answer; StokerError with what it said instead, or when it cannot be had."""
@@ -216,7 +217,7 @@ class Bridge:
         child = self._start()
         give_up = time.monotonic() + _BEGIN_S
         while (found := self._try()) is None:
-            code = _exit_code(child)
+            code = exit_code(child)
             if code:
                 raise _AwayError(f"Pool {self._pool!r}: {self._python} cannot start the bridge to Ray: {self._said()}")
             if code == 0:
@@ -245,17 +246,7 @@ class Bridge:
         words = [self._python, "-P", "-m", "stoker.engines.ray.bridge", str(self._home.root), self._name, settings]
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
         try:
-            return os.posix_spawn(  # not subprocess: it outlives us, and Popen objects want to be waited for
-                self._python,
-                words,
-                environment,
-                file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                    (os.POSIX_SPAWN_OPEN, 1, str(self._log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
-                    (os.POSIX_SPAWN_DUP2, 1, 2),
-                ],
-                setsid=True,
-            )
+            return spawn_detached(words, environment=environment, log=self._log)
         except OSError as error:
             raise _AwayError(f"Pool {self._pool!r}: cannot start {self._python}: {error.strerror}.") from error
 
@@ -266,12 +257,3 @@ class Bridge:
     def _said(self) -> str:
         lines = self._log.read_text(errors="replace").strip().splitlines()
         return lines[-1] if lines else "it said nothing."
-
-
-def _exit_code(child: int) -> int | None:
-    """None while it lives; one that found another at work ends well."""
-    try:
-        ended, status = os.waitpid(child, os.WNOHANG)
-    except ChildProcessError:
-        return None
-    return os.waitstatus_to_exitcode(status) if ended else None
