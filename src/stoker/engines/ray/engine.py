@@ -19,7 +19,7 @@ from stoker.host.spawn import exit_code, spawn_detached
 from stoker.run_dir import RunDir
 from stoker.schema.job import Share
 from stoker.schema.launch import Launch
-from stoker.schema.pool import RayPool, total
+from stoker.schema.pool import RayPool
 from stoker.schema.record import Held
 
 _BEGIN_S = 90.0  # for a bridge to start: Ray takes seconds to import, more on a busy machine
@@ -158,7 +158,9 @@ class RayEngine:
             launch = Launch.read(found.run_dir)
         except StokerError:
             return ()
-        return tuple(Held(node=place["id"], share=total(launch.on_node(number))) for number, place in enumerate(placed))
+        return tuple(
+            Held(node=place["id"], share=Share.total(launch.on_node(number))) for number, place in enumerate(placed)
+        )
 
     def _liveness(self, handle: _Handle | None, states: Mapping[str, str]) -> Liveness:
         if handle is None:
