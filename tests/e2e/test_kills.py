@@ -56,7 +56,7 @@ def submit(project: Path, name: str, *user_args: object, flags: tuple[str, ...] 
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_no_event_is_lost_or_doubled_when_the_server_is_killed_again_and_again(
     home: Home, project: Path, seed: int
 ) -> None:

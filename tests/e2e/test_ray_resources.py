@@ -110,6 +110,7 @@ def places(home: Home, job: str) -> list[str]:
     return [place["address"] for place in json.loads(home.run_dir(job, 1, 1).places.read_text())]
 
 
+@whole
 def test_jobs_have_the_parts_of_gpus_and_the_nodes_they_ask_for(
     home: Home, nodes: Home, cluster: RayCluster, jobs: Jobs
 ) -> None:

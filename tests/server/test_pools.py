@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.engines.base import Liveness
-from stoker.engines.ray.engine import ClusterNode, RayEngine
+from stoker.engines.base import ClusterNode, Liveness
+from stoker.engines.ray.engine import RayEngine
 from stoker.host.home import Home
 from stoker.schema.event import Phase, PhaseStarted
 from stoker.schema.job import JobSpec, Share

@@ -63,7 +63,7 @@ def build(parser: Parser) -> None:
 
 def train(arguments: Arguments) -> int:
     from stoker.host.home import Home
-    from stoker.packaging.tree import source_of_package
+    from stoker.packaging.package.tree import source_of_package
     from stoker.supervisor.here import run_here
 
     _warn(arguments)
@@ -173,8 +173,8 @@ def _is_torch(code: Code) -> bool:
 def _chief_name(arguments: Arguments) -> str:
     """`master` where the runtime's TensorFlow is older than 2, as gcloud had it."""
     from stoker.host.home import Home
-    from stoker.packaging.installed import Installed
-    from stoker.packaging.runtimes import choose
+    from stoker.packaging.environment.distributions import Installed
+    from stoker.packaging.environment.runtimes import choose
 
     choice = choose(Home.find(), runtime=arguments.runtime_version, python=arguments.python_version)
     version = Installed(choice.runtime).version("tensorflow") or ""

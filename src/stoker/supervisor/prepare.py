@@ -77,7 +77,7 @@ class Preparation(threading.Thread):
             self._fetch(f"/packages/{self._launch.package}", file, sha256=self._launch.package)
         # Loaded here, when it is needed: user code waits for every import.
         from stoker.formats.archive import LIMIT_BYTES, unpack  # noqa: PLC0415
-        from stoker.packaging.package import content_limit  # noqa: PLC0415
+        from stoker.packaging.package.archive import content_limit  # noqa: PLC0415
 
         unpack(file, root, limit_bytes=max(content_limit(), LIMIT_BYTES))
         return root
@@ -85,7 +85,7 @@ class Preparation(threading.Thread):
     def _environment(self, root: Path) -> Prepared:
         self.phase = "environment"
         self._spool.add("phase", phase=self.phase)
-        from stoker.packaging.environment import prepare  # noqa: PLC0415 -- as above
+        from stoker.packaging.environment.cache import prepare  # noqa: PLC0415 -- as above
 
         found = prepare(self._launch.environment, home=self._home, say=self._say)
         return Prepared(root, found.python, found.variables)

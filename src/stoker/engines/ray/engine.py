@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stoker.engines.base import Liveness
+from stoker.engines.base import ClusterNode, Liveness
 from stoker.engines.ray.notes import is_waiting, note_cancelled, read_started
 from stoker.errors import StokerError
 from stoker.host.home import Home
@@ -30,18 +30,6 @@ _AWAY = {True: "waiting", False: "alive"}  # by whether it waits
 
 class _AwayError(StokerError):
     """The cluster, or the bridge to it, does not answer: what it was asked for may be asked again."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterNode:
-    """A node of a cluster: what it has, and what of it is free."""
-
-    id: str
-    host: str
-    address: str
-    has: Share
-    free: Share
-    resources: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
