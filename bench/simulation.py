@@ -20,8 +20,9 @@ from stoker.host.home import Home
 from stoker.schema.event import Checkpoint, Event, EventBatch, Exited, Metric, Phase, PhaseStarted
 from stoker.schema.job import JobSpec, Share
 from stoker.schema.launch import Launch
-from stoker.schema.pool import Pool, RayPool, replicas_for, total
+from stoker.schema.pool import Pool, RayPool
 from stoker.server.live.wakeups import Live
+from stoker.server.scheduling.placement import replicas_for
 from stoker.server.scheduling.scheduler import Scheduler, rest_after
 from stoker.server.store.store import Store
 from stoker.server.store.values import NewJob
@@ -281,7 +282,7 @@ class Simulation:
             search |= {"stopping": {"name": "asha", "max_time": MAX_STEPS}, "max_concurrent_trials": at_once}
         for name in self.names:
             spec = JobSpec.model_validate({"name": name, "module": "trainer.task", "search": search})
-            need = total(replicas_for(spec.resources, self._pools[POOL]))
+            need = Share.total(replicas_for(spec.resources, self._pools[POOL]))
             self.store.add_job(NewJob(spec=spec, owner="ada", pool=POOL, need=need), now=self.clock())
 
     def _tick(self) -> float | None:

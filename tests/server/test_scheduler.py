@@ -6,10 +6,11 @@ from stoker.errors import StokerError
 from stoker.host.home import Home
 from stoker.schema.event import Checkpoint, Event, EventBatch, Exited, Log, Phase, PhaseStarted
 from stoker.schema.job import JobSpec, Limits, Resources, RestartRules, Share
-from stoker.schema.pool import Pool, replicas_for, total
+from stoker.schema.pool import Pool
 from stoker.schema.record import Run
 from stoker.schema.state import Intent, JobState, RunState, StopReason
 from stoker.server.live.wakeups import Live
+from stoker.server.scheduling.placement import replicas_for
 from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.store.store import Store
 from stoker.server.store.values import LogFilter, NewJob
@@ -30,7 +31,7 @@ class World:
 
     def submit(self, name: str = "taxi", **fields: object) -> None:
         spec = JobSpec.model_validate({"name": name, "module": "trainer.task", **fields})
-        need = total(replicas_for(spec.resources, self.pool))
+        need = Share.total(replicas_for(spec.resources, self.pool))
         self.store.add_job(NewJob(spec=spec, owner="ada", pool="local", need=need), now=self.clock())
 
     def settle(self) -> None:

@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import fcntl
 import getpass
 import ipaddress
 import logging
@@ -22,6 +21,7 @@ from stoker.client.client import is_alive
 from stoker.engines.local import LocalEngine, local_capacity
 from stoker.errors import ConflictError, StokerError, UsageError
 from stoker.host.home import Home, ServerAddress
+from stoker.host.locks import try_lock
 from stoker.server.app import Server, create_app
 from stoker.server.live.wakeups import Live
 from stoker.server.scheduling.pools import Engines, Pools
@@ -64,25 +64,23 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 @contextmanager
 def _lock(home: Home) -> Iterator[bool]:
     """Held for the server's whole life, so there is one. The kernel lets go of it however the process ends."""
-    descriptor = os.open(home.server_lock, os.O_RDWR | os.O_CREAT, 0o600)
+    lock = _take_lock(home)
     try:
-        yield _is_ours(descriptor, home)
+        yield lock is not None
     finally:
-        os.close(descriptor)
+        if lock is not None:
+            os.close(lock)
 
 
-def _is_ours(descriptor: int, home: Home) -> bool:
-    """False when another server lives. One that is on its way in or out is waited for: it may make room for us."""
+def _take_lock(home: Home) -> int | None:
+    """None when another server lives. One that is on its way in or out is waited for: it may make room for us."""
     deadline = time.monotonic() + _LOCK_WAIT_S
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            address = home.server()
-            if (address is not None and is_alive(address)) or time.monotonic() > deadline:
-                return False
+    while (lock := try_lock(home.server_lock)) is None:
+        address = home.server()
+        if (address is not None and is_alive(address)) or time.monotonic() > deadline:
+            return None
         time.sleep(0.05)
+    return lock
 
 
 def _serve(home: Home, given: argparse.Namespace) -> int:

@@ -4,7 +4,6 @@ HOME/environments/KEY/ is a virtual environment. It is made in place, because sc
 only once its record is there, which is written last; what a crash leaves behind is thrown away by the next to come.
 """
 
-import fcntl
 import json
 import os
 import shutil
@@ -14,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stoker.host.home import Home, write_private
+from stoker.atomic import replace_file
+from stoker.host.home import Home
+from stoker.host.locks import locked
 from stoker.packaging.environment.fingerprint import fingerprint
 from stoker.packaging.environment.layer import (
     PATCH_VERSION,
@@ -117,7 +118,7 @@ class _Order:
             return None
         if record.get("mends") != PATCH_VERSION:  # made by an older stoker
             patch_environment(self.folder, self.runtime, installed)
-            write_private(self.record, json.dumps({**record, "mends": PATCH_VERSION}, indent=1))
+            replace_file(self.record, json.dumps({**record, "mends": PATCH_VERSION}, indent=1), mode=0o600)
         return self.ready(installed, cached=True)
 
     def ready(self, installed: tuple[str, ...], *, cached: bool) -> PreparedEnvironment:
@@ -176,7 +177,7 @@ def _make(order: _Order, *, say: Say) -> tuple[str, ...]:
     installed = installed_in(order.folder, order.runtime)
     patch_environment(order.folder, order.runtime, installed)
     record = {"installed": installed, "runtime": str(order.runtime), "requirements": order.needs.requirements}
-    write_private(order.record, json.dumps({**record, "mends": PATCH_VERSION}, indent=1))
+    replace_file(order.record, json.dumps({**record, "mends": PATCH_VERSION}, indent=1), mode=0o600)
     return installed
 
 
@@ -185,10 +186,6 @@ def _only_one(home: Home, key: str, say: Say) -> Iterator[None]:
     """Held while an environment is made. The lock goes with its holder, however that ends."""
     home.make()
     home.environments.mkdir(exist_ok=True)
-    with open(home.environments / f"{key}.lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("Waiting for another run that makes the same environment")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+    wait = "Waiting for another run that makes the same environment"
+    with locked(home.environments / f"{key}.lock", on_wait=lambda: say(wait)):
         yield

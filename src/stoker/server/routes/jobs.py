@@ -11,14 +11,14 @@ from pydantic import Field
 from stoker.errors import NotFoundError, UsageError
 from stoker.host.home import Home
 from stoker.origin import Platform
-from stoker.schema.job import JobSpec, Labels
+from stoker.schema.job import JobSpec, Labels, Share
 from stoker.schema.model import Model
-from stoker.schema.pool import replicas_for, total
 from stoker.schema.record import CheckpointRecord, DryRun, Job, JobList, Run, Trial
 from stoker.schema.state import Intent, JobState, RunState
 from stoker.server.live.wakeups import Live
 from stoker.server.routes.replies import reply, reply_many
 from stoker.server.scheduling.launch import build_launch
+from stoker.server.scheduling.placement import replicas_for
 from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.searches.search import check_search, first_trial
 from stoker.server.settings import Settings, choose_pool
@@ -114,7 +114,7 @@ class JobRoutes:
         self.clusters.await_answer(pool.name)
         pool = self.scheduler.pools.get(pool.name, pool)
         replicas = replicas_for(spec.resources, pool)
-        need = total(replicas)
+        need = Share.total(replicas)
         if dry_run:
             imagined = _imagined(spec, pool=pool.name, owner=self.owner, now=self.now())
             launch = build_launch(*imagined, replicas)

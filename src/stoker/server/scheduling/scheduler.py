@@ -17,7 +17,7 @@ from stoker.engines.base import Engine, Liveness
 from stoker.errors import NotFoundError, StokerError
 from stoker.host.home import Home
 from stoker.schema.launch import Launch, Replica
-from stoker.schema.pool import Pool, replicas_for
+from stoker.schema.pool import Pool
 from stoker.schema.record import Job, JobSummary, PoolNode, PoolStatus
 from stoker.schema.state import JobState, RunState
 from stoker.server.live.wakeups import Live
@@ -38,6 +38,7 @@ from stoker.server.scheduling.decide import (
     used,
 )
 from stoker.server.scheduling.launch import build_launch, find_run
+from stoker.server.scheduling.placement import replicas_for
 from stoker.server.searches.search import Searches
 from stoker.server.store.store import Store
 from stoker.server.store.values import JobNow, RunNow

@@ -5,7 +5,6 @@ anything else sees it, and whenever that fails it is forgotten and rebuilt from 
 """
 
 import logging
-import math
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from stoker.errors import ConflictError, StokerError, StoreError, UsageError
-from stoker.schema.job import JobSpec, Share
+from stoker.schema.job import JobSpec
 from stoker.schema.pool import Pool
 from stoker.schema.search import CmaEs, Gp, SearchSpec, Tpe
 from stoker.schema.state import Intent, RunState, StopReason
@@ -191,7 +190,9 @@ class Searches:
 
     def _room(self, job: JobNow, jobs: Iterable[JobNow]) -> int:
         pool = self._pools.get(job.pool)
-        return 0 if pool is None else _times(job.need, pool.capacity, used(jobs, job.pool))
+        if pool is None:
+            return 0
+        return int(min(job.need.times_in(pool.capacity - used(jobs, job.pool)), _MOST_AT_ONCE))
 
 
 def check_search(store: Store, search: SearchSpec) -> None:
@@ -312,17 +313,3 @@ def _told(heard: Iterable[SearchEntry]) -> dict[int, str]:
 def _needs_order(search: Search, trial: TrialNow) -> bool:
     """It was told to stop in an earlier run, or under an earlier server, and its run does not know."""
     return trial.number in search.searcher.stopping and not trial.run.state.is_final and trial.run.stop is None
-
-
-def _times(need: Share, capacity: Share, taken: Share) -> int:
-    """How often `need` fits into what is left."""
-    left = [
-        math.floor((whole - gone + 1e-9) / part)
-        for part, whole, gone in (
-            (need.cpus, capacity.cpus, taken.cpus),
-            (need.memory_gb, capacity.memory_gb, taken.memory_gb),
-            (need.gpus, capacity.gpus, taken.gpus),
-        )
-        if part > 0
-    ]
-    return max(min([*left, _MOST_AT_ONCE]), 0)
