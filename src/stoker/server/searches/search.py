@@ -20,7 +20,7 @@ from stoker.schema.state import Intent, RunState, StopReason
 from stoker.search.base import Asked, Ended, Outcome, Reported, Suggestion
 from stoker.search.samplers import TrialResult
 from stoker.search.searcher import TrialSearcher, build_searcher
-from stoker.server.live.wakeups import Live
+from stoker.server.live.wakeups import Wakeups
 from stoker.server.scheduling.decide import used
 from stoker.server.store.store import Store
 from stoker.server.store.values import JobNow, OverTrial, Report, SearchBatch, SearchEntry, SearchState, TrialNow
@@ -56,14 +56,14 @@ class Searches:
         store: Store,
         *,
         pools: Mapping[str, Pool],
-        live: Live,
+        wakeups: Wakeups,
         wake: Callable[[], None],
         now: Callable[[], float],
         background: Executor | None = None,
     ) -> None:
         self._store = store
         self._pools = pools
-        self._live = live
+        self._wakeups = wakeups
         self._wake = wake
         self._now = now
         self._background = background
@@ -103,7 +103,7 @@ class Searches:
         self._forget(job)
         self._store.record_search(job, SearchBatch(state="failed", failure=why), now=self._now())
         logger.info("search of job %s failed: %s", job, why)
-        self._live.job_changed(job)
+        self._wakeups.job_changed(job)
         return True
 
     def _forget(self, job: str) -> None:
@@ -178,7 +178,7 @@ class Searches:
         progress = search.searcher.progress() if job not in self._asking else None
         batch = SearchBatch(entries, values, progress=progress, state=state, failure=failure)
         self._store.record_search(job, batch, now=self._now())
-        self._live.job_changed(job)
+        self._wakeups.job_changed(job)
         if state != "open":
             logger.info("search of job %s is %s%s", job, state, f": {failure}" if failure else "")
 
@@ -187,7 +187,7 @@ class Searches:
         for trial in job.trials if told else ():
             if trial.number in told:
                 logger.info("run %s told to stop: %s", trial.run.id, told[trial.number])
-                self._live.run_ordered(trial.run.id)
+                self._wakeups.run_ordered(trial.run.id)
 
     def _room(self, job: JobNow, jobs: Iterable[JobNow]) -> int:
         pool = self._pools.get(job.pool)
