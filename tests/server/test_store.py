@@ -1,6 +1,7 @@
 """The SQLite store: the contract, and what is its own."""
 
 import random
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from tests.contracts.store import StoreContract, add, log, say, texts
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+def store(tmp_path: Path, empty_database: Path) -> Iterator[Store]:
+    shutil.copyfile(empty_database, tmp_path / "stoker.db")
     store = open_store(tmp_path / "stoker.db")
     yield store
     store.close()
