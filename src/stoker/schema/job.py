@@ -1,12 +1,12 @@
 """What a user asks for: the fields of stoker.yaml and of `POST /jobs`."""
 
 import re
-from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, ValidatorFunctionWrapHandler, field_validator, model_validator
 
 from stoker.origin import Origin
+from stoker.schema.launch import EnvironmentSpec, Role
 from stoker.schema.model import Model
 from stoker.schema.search import SearchSpec
 from stoker.schema.space import Errors
@@ -21,15 +21,6 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 Labels = dict[str, str]
 Count = Annotated[int, Field(ge=0)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
-class Role(StrEnum):
-    """What a replica is for. AI Platform's older `master` is our `chief`."""
-
-    CHIEF = "chief"
-    WORKER = "worker"
-    PS = "ps"
-    EVALUATOR = "evaluator"
 
 
 class Share(Model):
@@ -74,24 +65,6 @@ class Resources(Model):
         return self
 
 
-class Archive(Model):
-    """A prebuilt wheel, sdist or zip, uploaded along with the package and installed into the environment."""
-
-    hash: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    filename: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+!-]*$")]
-
-
-class EnvironmentSpec(Model):
-    """The Python a package needs, as its author wrote it down."""
-
-    runtime: str | None = None
-    python: str | None = None
-    requirements: tuple[str, ...] = ()
-    archives: tuple[Archive, ...] = ()
-    prefer_runtime: bool = False
-    variables: dict[str, str] = {}
-
-
 class RestartRules(Model):
     """When a run ends badly: how often to start again, and for which exit codes (any, if not given)."""
 
@@ -131,6 +104,13 @@ class JobSpec(Model):
     chief_name: Literal["chief", "master"] = "chief"
     labels: Labels = {}
     search: SearchSpec | None = Field(None, description="try many sets of hyperparameters; one trial without it")
+
+    @field_validator("environment", mode="wrap")
+    @classmethod
+    def _archives_are_named_safely(cls, value: Any, build: ValidatorFunctionWrapHandler) -> EnvironmentSpec:
+        """A dataclass of the standard library raises a plain ValueError, which only a validator makes a bad field."""
+        environment: EnvironmentSpec = build(value)
+        return environment
 
     @field_validator("name")
     @classmethod

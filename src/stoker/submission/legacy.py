@@ -79,8 +79,8 @@ def _remembered(memory: "Path") -> Values | None:
 
 def _key(values: Values, own: list[str], files: dict[str, bytes], home: "Home") -> str:
     """Of all that the answer depends on, whatever the directory is called."""
-    from stoker.packaging.fingerprint import fingerprint
-    from stoker.packaging.runtimes import choose
+    from stoker.packaging.environment.fingerprint import fingerprint
+    from stoker.packaging.environment.runtimes import choose
 
     environment = values.get("environment", {})
     asked = {name: environment.get(name) for name in ("runtime", "python", "prefer_runtime")}

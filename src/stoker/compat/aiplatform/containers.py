@@ -24,7 +24,7 @@ def of_image(
     """
     from stoker.compat.migrate.containers import find_dockerfile, job_of, read_dockerfile
     from stoker.compat.migrate.image_layout import lay_out
-    from stoker.packaging.tree import source_of_directory
+    from stoker.packaging.package.tree import source_of_directory
     from stoker.submission.shipment import look_at
 
     context, dockerfile = built(image, home=home) or (Path.cwd(), find_dockerfile(Path.cwd()))
