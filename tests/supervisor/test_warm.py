@@ -15,7 +15,7 @@ import pytest
 from stoker.host.home import Home
 from stoker.host.processes import ProcessId
 from stoker.schema.launch import Launch
-from stoker.supervisor.warm.launcher import launcher as warm
+from stoker.supervisor.warm import launcher as warm
 from tests.processes import kill_all_with_environment, processes_with_environment, wait_until
 from tests.supervisor.conftest import Lab, Supervised
 
