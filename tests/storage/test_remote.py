@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import NotFoundError, StokerError
-from stoker.storage.access import Storage
 from stoker.storage.gcs_api.server import Gateway
 from stoker.storage.remote import RemoteBucket
 from stoker.storage.settings import Target
+from stoker.storage.storage import Storage
 from tests.contracts.storage import LARGE, StorageContract
 from tests.processes import wait_until
 
