@@ -172,7 +172,7 @@ def _download(url: str, folder: Path) -> Path:
     try:
         with _open(url) as remote, to.open("wb") as file:
             shutil.copyfileobj(remote, file)
-    except (ImportError, OSError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise UsageError(f"Cannot fetch {url}: {str(error) or type(error).__name__}.") from error
     return to
 
@@ -183,10 +183,10 @@ def _open(url: str) -> "AbstractContextManager[BinaryIO]":
 
         opened: AbstractContextManager[BinaryIO] = urlopen(url, timeout=60)
         return opened
-    import fsspec  # type: ignore[import-untyped]
+    from stoker.host.home import Home
+    from stoker.storage.storage import Storage
 
-    found: AbstractContextManager[BinaryIO] = fsspec.open(url, "rb")
-    return found
+    return Storage(Home.find().root).open_url(url)
 
 
 def is_local(path: str) -> bool:
