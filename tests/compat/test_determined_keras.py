@@ -42,6 +42,7 @@ MODEL_DEF = """
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_keras_trial_is_validated_as_its_file_says_and_by_the_first_rank_alone(
     script: Script, run_dir: MakeRun

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from stoker.packaging.environment.layer import provided_commands
 from stoker.packaging.environment.needs import Needs
 from stoker.packaging.environment.runtimes import Runtime, add_runtime
 from stoker.packaging.package.archive import hash_of
-from stoker.schema.job import Archive, EnvironmentSpec
+from stoker.schema.launch import Archive, EnvironmentSpec
 from tests.packaging.made import install, make_runtime, make_sdist, make_wheel, python_of, write
 
 pytestmark = pytest.mark.slow
@@ -362,8 +363,8 @@ def test_spec_may_be_plain_values(home: Home, lab: Runtime) -> None:
         "torch", archives=(Archive(hash="ab" * 32, filename="x.whl"),), prefer_runtime=True, variables={"A": "b"}
     )
 
-    assert Needs.of(spec.model_dump(mode="json")) == Needs.of(spec)
-    assert set(Needs.__dataclass_fields__) == set(EnvironmentSpec.model_fields) - {"variables"}
+    assert Needs.of(asdict(spec)) == Needs.of(spec)
+    assert set(Needs.__dataclass_fields__) == set(EnvironmentSpec.__dataclass_fields__) - {"variables"}
 
 
 def test_environments_of_an_older_stoker_are_patched_when_found(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

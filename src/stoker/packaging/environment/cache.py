@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stoker.host.home import Home, write_private
 from stoker.packaging.environment.fingerprint import fingerprint
@@ -27,9 +27,7 @@ from stoker.packaging.environment.layer import (
 from stoker.packaging.environment.needs import Needs
 from stoker.packaging.environment.resolution import Resolution, forget, remember, remembered
 from stoker.packaging.environment.runtimes import Choice, Runtime, choose
-
-if TYPE_CHECKING:
-    from stoker.schema.job import EnvironmentSpec
+from stoker.schema.launch import EnvironmentSpec
 
 Say = Callable[[str], None]
 
@@ -47,7 +45,7 @@ class PreparedEnvironment:
 
 
 def prepare(
-    spec: "EnvironmentSpec | Mapping[str, Any]", *, home: Home, say: Say = lambda line: None
+    spec: EnvironmentSpec | Mapping[str, Any], *, home: Home, say: Say = lambda line: None
 ) -> PreparedEnvironment:
     """Find or make the environment; `say` gets a line for each thing that takes time.
 
@@ -68,7 +66,7 @@ def prepare(
 
 
 def resolve(
-    spec: "EnvironmentSpec | Mapping[str, Any]", *, home: Home, archives: Sequence[Path] | None = None
+    spec: EnvironmentSpec | Mapping[str, Any], *, home: Home, archives: Sequence[Path] | None = None
 ) -> Resolution:
     """What `prepare` would install, found out without installing it; UsageError when the needs cannot be met.
 
@@ -89,7 +87,7 @@ class _Order:
     key: str
 
     @classmethod
-    def of(cls, spec: "EnvironmentSpec | Mapping[str, Any]", home: Home) -> "_Order":
+    def of(cls, spec: EnvironmentSpec | Mapping[str, Any], home: Home) -> "_Order":
         needs = Needs.of(spec)
         choice = choose(home, runtime=needs.runtime, python=needs.python)
         provided = provided_folder(home)
