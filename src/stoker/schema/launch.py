@@ -5,6 +5,7 @@ small machine) than all else that happens before user code starts. Pydantic mode
 """
 
 import json
+import string
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -13,6 +14,9 @@ from typing import Any, Self
 from stoker.errors import StokerError
 from stoker.origin import Origin
 from stoker.run_dir import RunDir
+
+_HEX = frozenset("0123456789abcdef")
+_FILENAME = frozenset(string.ascii_letters + string.digits + "._+!-")
 
 
 class Role(StrEnum):
@@ -26,12 +30,19 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archive:
-    """A prebuilt wheel, sdist or zip, uploaded beside the package and installed into the environment."""
+    """A prebuilt wheel, sdist or zip, uploaded along with the package and installed into the environment."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
     hash: str
     filename: str
+
+    def __post_init__(self) -> None:
+        """Both become a path, and may come from anyone who can submit a job."""
+        if len(self.hash) != 64 or not set(self.hash) <= _HEX:
+            raise ValueError("hash must be the sha256 of the archive, 64 hexadecimal digits")
+        if self.filename.startswith(".") or not self.filename or not set(self.filename) <= _FILENAME:
+            raise ValueError("filename must be letters, digits and ._+!- only, and not start with a dot")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

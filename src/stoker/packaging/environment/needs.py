@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stoker.errors import StokerError, UsageError
+from stoker.errors import StokerError
 from stoker.host.home import Home
 from stoker.schema.launch import EnvironmentSpec
 
@@ -45,8 +45,6 @@ class Needs:
         """Where the archives are; StokerError when one was not brought here."""
         files = []
         for hash, filename in self.archives:
-            if Path(filename).name != filename or Path(hash).name != hash:
-                raise UsageError(f"{filename!r} is not the name of an archive.")
             file = home.archive_file(hash, filename)
             if not file.is_file():
                 raise StokerError(f"The archive {filename} is not here ({file}); it should have been brought first.")
