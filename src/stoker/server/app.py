@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from stoker.errors import ConfigError, StokerError
 from stoker.host.home import Home
-from stoker.server.auth import API, Gate, TooLargeError
+from stoker.server.auth import API, AuthMiddleware, TooLargeError
 from stoker.server.live.fanout import Hub
 from stoker.server.live.topics import Topics
 from stoker.server.live.wakeups import Live
@@ -95,7 +95,7 @@ def create_app(server: Server) -> ASGIApp:
     _handle_errors(app)
     urls = [s.settings.server_url, *(pool.ray.server_url for pool in s.settings.pools.values() if pool.ray)]
     names = None if s.is_local else frozenset(urlsplit(url).hostname or "" for url in urls if url)
-    return Gate(app, token=s.token, max_package_bytes=s.settings.max_package_bytes, names=names)
+    return AuthMiddleware(app, token=s.token, max_package_bytes=s.settings.max_package_bytes, names=names)
 
 
 def _routers(s: Server, pools: PoolViews, columns: TrialColumns) -> tuple[APIRouter, ...]:
