@@ -1,10 +1,12 @@
 """What a user asks for: the fields of stoker.yaml and of `POST /jobs`."""
 
+import math
 import re
+from collections.abc import Sequence
 from datetime import date
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Protocol, Self
 
-from pydantic import Field, ValidationInfo, ValidatorFunctionWrapHandler, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from stoker.origin import Origin
 from stoker.schema.launch import EnvironmentSpec, Role
@@ -24,12 +26,77 @@ Count = Annotated[int, Field(ge=0)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
+class Amounts(Protocol):
+    """What a share and a replica have in common."""
+
+    @property
+    def cpus(self) -> float: ...
+    @property
+    def memory_gb(self) -> float: ...
+    @property
+    def gpus(self) -> float: ...
+
+
 class Share(Model):
-    """What one replica needs of a machine."""
+    """What one replica needs of a machine; `a & b` is the smaller of each amount, `a | b` the larger."""
 
     cpus: Amount = 1.0
     memory_gb: Amount = 0.0
     gpus: Amount = 0.0
+
+    @classmethod
+    def total(cls, shares: Sequence[Amounts]) -> "Share":
+        return Share(
+            cpus=sum(share.cpus for share in shares),
+            memory_gb=sum(share.memory_gb for share in shares),
+            gpus=sum(share.gpus for share in shares),
+        )
+
+    def __sub__(self, taken: Amounts) -> "Share":
+        """What is left, which is never less than nothing."""
+        return Share(
+            cpus=max(self.cpus - taken.cpus, 0.0),
+            memory_gb=max(self.memory_gb - taken.memory_gb, 0.0),
+            gpus=max(self.gpus - taken.gpus, 0.0),
+        )
+
+    def __and__(self, other: Amounts) -> "Share":
+        return Share(
+            cpus=min(self.cpus, other.cpus),
+            memory_gb=min(self.memory_gb, other.memory_gb),
+            gpus=min(self.gpus, other.gpus),
+        )
+
+    def __or__(self, other: Amounts) -> "Share":
+        return Share(
+            cpus=max(self.cpus, other.cpus),
+            memory_gb=max(self.memory_gb, other.memory_gb),
+            gpus=max(self.gpus, other.gpus),
+        )
+
+    def fits(self, free: Amounts) -> bool:
+        return (
+            self.cpus <= free.cpus + _TINY
+            and self.memory_gb <= free.memory_gb + _TINY
+            and self.gpus <= free.gpus + _TINY
+        )
+
+    def times_in(self, free: Amounts) -> float:
+        """How often it fits; without end when it is nothing."""
+        pairs = ((self.cpus, free.cpus), (self.memory_gb, free.memory_gb), (self.gpus, free.gpus))
+        return min([math.floor((there + _TINY) / need) for need, there in pairs if need > 0], default=math.inf)
+
+    @property
+    def in_words(self) -> str:
+        parts = [f"{self.cpus:g} CPU{'' if self.cpus == 1 else 's'}"]
+        if self.memory_gb:
+            parts.append(f"{self.memory_gb:g} GB")
+        parts.append(f"{self.gpus:g} GPU{'' if self.gpus == 1 else 's'}")
+        return ", ".join(parts)
+
+
+NOTHING = Share(cpus=0, memory_gb=0, gpus=0)
+_TINY = 1e-9  # fractions of a GPU add up inexactly
 
 
 class RoleSpec(Share):
@@ -106,19 +173,16 @@ class JobSpec(Model):
     labels: Labels = {}
     search: SearchSpec | None = Field(None, description="try many sets of hyperparameters; one trial without it")
 
-    @field_validator("environment", mode="wrap")
+    @field_validator("environment", mode="before")
     @classmethod
-    def _environment_is_well_formed(cls, value: Any, build: ValidatorFunctionWrapHandler) -> EnvironmentSpec:
-        """A dataclass of the standard library raises a plain ValueError, which only a validator makes a bad field."""
-        if isinstance(value, dict) and isinstance(value.get("as_of"), date):  # as YAML reads 2020-01-15
-            value = {**value, "as_of": value["as_of"].isoformat()}
-        environment: EnvironmentSpec = build(value)
-        if environment.as_of not in (None, "auto", "today"):
-            try:
-                date.fromisoformat(str(environment.as_of))
-            except ValueError as error:
-                raise ValueError("as_of must be a date like 2020-01-15, auto or today") from error
-        return environment
+    def _as_of_is_a_date(cls, value: Any) -> Any:
+        as_of = value.get("as_of") if isinstance(value, dict) else None
+        if as_of in (None, "auto", "today"):
+            return value
+        try:
+            return {**value, "as_of": date.fromisoformat(str(as_of)).isoformat()}  # YAML reads 2020-01-15 as a date
+        except ValueError as error:
+            raise ValueError("as_of must be a date like 2020-01-15, auto or today") from error
 
     @field_validator("name")
     @classmethod
