@@ -1,6 +1,5 @@
 """Jobs that name an image: its Dockerfile, where there is one, says what to run and what that needs."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +26,8 @@ def of_image(
     from stoker.packaging.tree import source_of_directory
     from stoker.submission.shipment import look_at
 
-    context, dockerfile = built(image, home=home) or (Path.cwd(), find_dockerfile(Path.cwd()))
+    context = Path.cwd()
+    dockerfile = find_dockerfile(context)
     if dockerfile is None:
         raise UsageError(
             f"{image}: container images are not run here, and there is no Dockerfile in {context} to say what is in"
@@ -56,44 +56,3 @@ def _laid_out(code: "Code", places: Mapping[str, str]) -> "Code":
     moved = [replace(entries[path], path=place) for place, path in sorted(places.items()) if place]
     tree = replace(code.tree, entries=tuple(moved))
     return replace(code, tree=tree, project=replace(code.project, import_roots=(".",)))
-
-
-def built(image: str, *, home: "Home") -> tuple[Path, Path] | None:
-    """The directory and the Dockerfile that a script said it builds the image of."""
-    kept = _read(home).get(_plain(image))
-    if kept is None or not Path(kept[1]).is_file():
-        return None
-    return Path(kept[0]), Path(kept[1])
-
-
-def remember_build(image: str, context: Path, dockerfile: Path, *, home: "Home") -> None:
-    _write(home, {**_read(home), _plain(image): [str(context.resolve()), str(dockerfile.resolve())]})
-
-
-def remember_tag(image: str, other: str, *, home: "Home") -> None:
-    kept = _read(home)
-    if _plain(image) in kept:
-        _write(home, {**kept, _plain(other): kept[_plain(image)]})
-
-
-def _plain(image: str) -> str:
-    return image.removesuffix(":latest")
-
-
-def _file(home: "Home") -> Path:
-    return home.root / "shim" / "images.json"
-
-
-def _read(home: "Home") -> dict[str, list[str]]:
-    try:
-        found: dict[str, list[str]] = json.loads(_file(home).read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found
-
-
-def _write(home: "Home", images: dict[str, list[str]]) -> None:
-    from stoker.host.home import write_private
-
-    _file(home).parent.mkdir(parents=True, exist_ok=True)
-    write_private(_file(home), json.dumps(images, indent=1))
