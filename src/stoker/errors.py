@@ -3,6 +3,7 @@
     StokerError             exit 1: it was asked for rightly and failed
     ├── UsageError          exit 2: the user's words are wrong (a flag, a file, a name, a package)
     │   ├── ConfigError     a file or request with bad fields; all of them at once
+    │   ├── DoesNotFitError a job is larger than its pool can ever be
     │   └── InstanceError   one thing to predict for is not what the model takes
     ├── NotFoundError       exit 2: no such job, pool, runtime, package
     ├── ConflictError       exit 2: the name is taken, or the state does not allow it
@@ -20,6 +21,7 @@ class StokerError(Exception):
 
     exit_code = 1
     http_status = 500
+    code: str | None = None  # in the server's answer, where the status does not say which error it is
 
 
 class UsageError(StokerError):
@@ -37,6 +39,12 @@ class ConfigError(UsageError):
     def __init__(self, message: str, problems: Sequence[str] = ()) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join([message, *(f"  {problem}" for problem in problems)]))
+
+
+class DoesNotFitError(UsageError):
+    """A job is larger than its pool can ever be."""
+
+    code = "does_not_fit"
 
 
 class NotFoundError(UsageError):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.compat.aiplatform.containers import of_image
+from stoker.compat.aiplatform.containers import submission_of_image
 from stoker.compat.commands.aiplatform.gcloud_shim import call
 from stoker.compat.migrate.containers import job_of, read_dockerfile
 from stoker.compat.migrate.image_layout import lay_out
@@ -106,12 +106,11 @@ def test_a_jobs_own_words_stand_for_the_images(tmp_path: Path) -> None:
 
 def test_an_image_of_which_nothing_is_known_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    home = Home(tmp_path / "home").make()
     with pytest.raises(UsageError, match=r"gcr.io/p/i: container images are not run here.*--package-path"):
-        of_image({}, "gcr.io/p/i", home=home)
+        submission_of_image({}, "gcr.io/p/i")
     write(tmp_path, "FROM x\n")
     with pytest.raises(UsageError, match="no ENTRYPOINT and no CMD"):
-        of_image({}, "gcr.io/p/i", home=home)
+        submission_of_image({}, "gcr.io/p/i")
 
 
 @pytest.mark.parametrize("verb", ["build", "run", "push"])

@@ -6,48 +6,51 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoker.errors import UsageError
-from stoker.submission.reading import Values, overlay
-from stoker.terminal.output import say
+from stoker.submission.reading import JobValues, overlay
 
 if TYPE_CHECKING:
-    from stoker.host.home import Home
-    from stoker.submission.shipment import Code
+    from stoker.submission.pipeline import Submission
+    from stoker.submission.shipment import Code, Notify
 
 
-def of_image(
-    values: Values, image: str, *, home: "Home", command: Sequence[str] = (), args: Sequence[str] = ()
-) -> tuple[Values, "Code"]:
-    """The job with the command of the image's Dockerfile, and the code that it copies. UsageError without one.
+def submission_of_image(
+    values: JobValues, image: str, *, command: Sequence[str] = (), args: Sequence[str] = ()
+) -> "Submission":
+    """The job of the image's Dockerfile in this directory, and the code that it copies. UsageError without one.
 
     `command` and `args` are the job file's own: containerCommand and containerArgs of its masterConfig.
     """
     from stoker.compat.migrate.containers import find_dockerfile, job_of, read_dockerfile
     from stoker.compat.migrate.image_layout import lay_out
     from stoker.packaging.tree import source_of_directory
-    from stoker.submission.shipment import look_at
+    from stoker.submission.pipeline import Submission
 
     context = Path.cwd()
     dockerfile = find_dockerfile(context)
     if dockerfile is None:
         raise UsageError(
             f"{image}: container images are not run here, and there is no Dockerfile in {context} to say what is in"
-            " it. Submit from the directory it was built of, or give the code by --package-path and --module-name."
+            " it. Submit from the directory it was built of, or give the code with --package-path and --module-name."
         )
     if args:
         values = {**values, "args": list(args)}
     container = read_dockerfile(dockerfile, context=context).started(command, has_args=bool(values.get("args")))
     if not container.command:
         raise UsageError(
-            f"{dockerfile} has no ENTRYPOINT and no CMD, so what {image} runs is not known. Give the code by"
+            f"{dockerfile} has no ENTRYPOINT and no CMD, so what {image} runs is not known. Give the code with"
             " --package-path and --module-name."
         )
-    code = look_at(source_of_directory(context), values, home=home)
-    laid = lay_out(container, set(code.tree.paths))
-    found = laid[1] if laid is not None else job_of(container, context)
-    say(f"{image} is not run: its Dockerfile is, as `{' '.join(found['command'])}` with its requirements.")
-    if container.system:
-        say(f"The image has {', '.join(container.system)} of apt: what the code calls of it, this machine must have.")
-    return overlay(found, values), code if laid is None else _laid_out(code, laid[0])
+
+    def adapt(values: JobValues, code: "Code", notify: "Notify") -> "tuple[JobValues, Code]":
+        laid = lay_out(container, set(code.tree.paths))
+        job = laid[1] if laid is not None else job_of(container, context)
+        notify(f"{image} is not run: its Dockerfile is, as `{' '.join(job['command'])}` with its requirements.")
+        if container.system:
+            names = ", ".join(container.system)
+            notify(f"The image has {names} of apt: what the code calls of it, this machine must have.")
+        return overlay(job, values), code if laid is None else _laid_out(code, laid[0])
+
+    return Submission(values, source_of_directory(context), adapt=adapt, is_legacy=True)
 
 
 def _laid_out(code: "Code", places: Mapping[str, str]) -> "Code":

@@ -1,6 +1,5 @@
 """`stoker experiment`: labels and archiving, its file, its code and its checkpoints; Determined's verbs for them."""
 
-import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -164,25 +163,12 @@ def download(arguments: Arguments) -> None:
 
 
 def download_code(arguments: Arguments) -> None:
-    import tempfile
-
     from stoker.client.client import connect
-    from stoker.client.connection import API, Connection
+    from stoker.compat import experiments
 
     client = connect()
-    job = client.job(find_job(client, arguments.name))
-    if job.spec.package is None:
-        raise NotFoundError(f"{job.id} was submitted without code of its own.")
     target = Path(arguments.output_dir)
-    target.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile() as archive_file:
-        Connection(client.address).download(f"{API}/packages/{job.spec.package}", archive_file)
-        archive_file.seek(0)
-        with tarfile.open(fileobj=archive_file) as tar:
-            there = sorted(member.name for member in tar if member.isfile() and (target / member.name).exists())
-            if there:
-                raise UsageError(f"{target / there[0]} is there already, and nothing is overwritten. Name another -o.")
-            tar.extractall(target, filter="data")
+    experiments.download_code(client, client.job(find_job(client, arguments.name)), target)
     print(target)
 
 

@@ -1,0 +1,83 @@
+"""Submit what a Determined file describes, and get its code back: shared by the commands and the SDK."""
+
+import tarfile
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stoker.client.connection import API, Connection
+from stoker.compat.search_config import notify_of, read_search
+from stoker.compat.startup_hook import apply_startup_hook
+from stoker.errors import NotFoundError, UsageError
+from stoker.packaging.tree import source_of_directory
+from stoker.submission.pipeline import Submission, default_name, submit_job
+from stoker.submission.reading import Document, JobValues, Reading, overlay
+from stoker.submission.upload import JobRecord
+
+if TYPE_CHECKING:
+    from stoker.client.client import Client
+    from stoker.host.home import Home
+    from stoker.schema.record import Job
+    from stoker.submission.shipment import Notify
+
+
+def submission_of(
+    reading: Reading, directory: Path, *, include: Sequence[Path] = (), name: str | None = None
+) -> Submission:
+    """The job of a file, with the directory's code; its name gets the next free number."""
+    values: JobValues = {**reading.values, "name": name or reading.values.get("name") or default_name(directory)}
+    return Submission(
+        values,
+        source_of_directory(directory),
+        include=tuple(include),
+        packages=reading.packages,
+        adapt=apply_startup_hook,
+        is_legacy=True,
+        is_numbered=True,
+    )
+
+
+def create_experiment(
+    document: Document,
+    directory: Path,
+    *,
+    source: str,
+    home: "Home",
+    notify: "Notify",
+    include: Sequence[Path] = (),
+    is_test: bool = False,
+) -> JobRecord:
+    """Submit a search in any dialect; `source` is the file's name in errors."""
+    reading = read_search(document, source=source)
+    notify_of(reading, notify)
+    if is_test:
+        reading = replace(reading, values=as_test(reading.values))
+    return submit_job(submission_of(reading, directory, include=include), home=home, notify=notify)
+
+
+def as_test(values: JobValues) -> JobValues:
+    """One trial, never started again, and no longer than it takes to see whether it works at all."""
+    search = {**values["search"], "stopping": {"name": "none"}, "max_trials": 1}
+    if search["sampler"]["name"] == "single":
+        search = dict(values["search"])
+    else:
+        search["sampler"] = {"name": "random"}
+    brief = {"restarts": {"max_restarts": 0}, "data": {"stoker": {"trainer": {"test_mode": True}}}}
+    return {**overlay(values, brief), "search": search}
+
+
+def download_code(client: "Client", job: "Job", target: Path) -> None:
+    """Unpack the code that was submitted; UsageError rather than overwrite a file."""
+    if job.spec.package is None:
+        raise NotFoundError(f"{job.id} was submitted without code of its own.")
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile() as archive_file:
+        Connection(client.address).download(f"{API}/packages/{job.spec.package}", archive_file)
+        archive_file.seek(0)
+        with tarfile.open(fileobj=archive_file) as tar:
+            there = sorted(member.name for member in tar if member.isfile() and (target / member.name).exists())
+            if there:
+                raise UsageError(f"{target / there[0]} is there already, and nothing is overwritten. Name another -o.")
+            tar.extractall(target, filter="data")
