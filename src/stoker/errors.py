@@ -7,6 +7,7 @@
     │   └── InstanceError   one thing to predict for is not what the model takes
     ├── NotFoundError       exit 2: no such job, pool, runtime, package
     ├── ConflictError       exit 2: the name is taken, or the state does not allow it
+    ├── WaitTimeoutError    exit 1: not done in the time given for it
     └── ServerError         exit 1: the server failed
         └── UnreachableError    exit 1: nothing answers there (any more)
 
@@ -65,6 +66,10 @@ class ServerError(StokerError):
 
 class UnreachableError(ServerError):
     """Nothing answers at the server's address, or it broke off."""
+
+
+class WaitTimeoutError(StokerError, TimeoutError):
+    """What was waited for has not happened in the time given for it."""
 
 
 class InstanceError(UsageError):

@@ -27,6 +27,12 @@ class FakeServer:
     def __call__(self, home: Home) -> "FakeServer":
         return self
 
+    def __enter__(self) -> "FakeServer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is open."""
+
     def submit(self, shipment: Shipment) -> dict[str, Any]:
         self.sent.append(shipment)
         self.was_packed = shipment.package is not None and shipment.package.file.is_file()

@@ -126,7 +126,8 @@ def _submit(arguments: Arguments, submission: Submission) -> int:
         from stoker.compat.aiplatform.staging import checked_bucket, stage
 
         bucket = checked_bucket(arguments.staging_bucket)
-        SubmitClient(home).dry_run(prepared.shipment)
+        with SubmitClient(home) as client:
+            client.dry_run(prepared.shipment)
         job = prepared.shipment.values["name"]
         for url in stage(prepared.shipment, prepared.code, bucket=bucket, job=job, home=home):
             say(f"Staged {url}.")

@@ -3,6 +3,7 @@
 import tarfile
 import tempfile
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,8 +74,8 @@ def download_code(client: "Client", job: "Job", target: Path) -> None:
     if job.spec.package is None:
         raise NotFoundError(f"{job.id} was submitted without code of its own.")
     target.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile() as archive_file:
-        Connection(client.address).download(f"{API}/packages/{job.spec.package}", archive_file)
+    with tempfile.TemporaryFile() as archive_file, closing(Connection(client.address)) as connection:
+        connection.download(f"{API}/packages/{job.spec.package}", archive_file)
         archive_file.seek(0)
         with tarfile.open(fileobj=archive_file) as tar:
             there = sorted(member.name for member in tar if member.isfile() and (target / member.name).exists())

@@ -52,12 +52,12 @@ def add_config_flags(command: Parser) -> None:
 
 
 def load_config(
-    file: Path, *, notify: Notify, template: Path | None = None, overrides: Sequence[Override] = ()
+    file: Path | Document, *, notify: Notify, template: Path | None = None, overrides: Sequence[Override] = ()
 ) -> Document:
-    """The file as plain values, with all that is laid under and over it."""
+    """The file (or what is in it) as plain values, with all that is laid under and over it."""
     from stoker.submission.job_file import load
 
-    document = load(file)
+    document = load(file) if isinstance(file, Path) else file
     if template is not None:
         document = laid_over(load(template), document)
     return out_of_container(with_overrides(document, overrides), notify)

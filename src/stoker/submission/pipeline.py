@@ -69,7 +69,7 @@ def submit_job(
             stack.enter_context(writable(Path(job_dir)))
         if before_upload is not None:
             before_upload(prepared)
-        client = SubmitClient(home)
+        client = stack.enter_context(SubmitClient(home))
         submit = client.submit_numbered if submission.is_numbered else client.submit
         job = submit(prepared.shipment)
     for note in job.get("notes", ()):
@@ -79,8 +79,8 @@ def submit_job(
 
 def dry_run(submission: Submission, *, home: "Home", notify: Notify) -> Any:
     """What would be started, as JSON; nothing is uploaded or stored."""
-    with _prepared(submission, home=home, notify=notify) as prepared:
-        return SubmitClient(home).dry_run(prepared.shipment)
+    with _prepared(submission, home=home, notify=notify) as prepared, SubmitClient(home) as client:
+        return client.dry_run(prepared.shipment)
 
 
 def prepare_code(submission: Submission, *, home: "Home", notify: Notify) -> tuple[JobValues, Code | None]:

@@ -7,7 +7,7 @@ server's answer is handed on unchanged, and the server validates what it is sent
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
 from stoker.client.connection import API, Connection
@@ -26,6 +26,12 @@ class SubmitClient:
 
     def __init__(self, home: Home) -> None:
         self._connection = _connection(home)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
 
     def dry_run(self, shipment: Shipment) -> Any:
         """What would be started; nothing is uploaded or stored."""

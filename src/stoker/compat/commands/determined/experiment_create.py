@@ -195,7 +195,8 @@ def _single_trial(client: "Client", source: "Job") -> "Trial":
 def _submit_again(values: JobValues, source: "Job", *, home: "Home") -> JobRecord:
     """With the code of the experiment it is made of, which the server has."""
     shipment = Shipment({**values, "name": base_of(source)})
-    return SubmitClient(home).submit_numbered(shipment)
+    with SubmitClient(home) as server:
+        return server.submit_numbered(shipment)
 
 
 def base_of(source: "Job") -> str:
