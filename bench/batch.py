@@ -27,7 +27,7 @@ import torch
 from bench.measure import write_results
 from bench.tabular import METADATA, median, rounds
 from stoker.host.home import Home
-from stoker.predict.batch.plan import made_plan
+from stoker.predict.batch.plan import make_plan
 from stoker.predict.batch.rows import ShardPredictor
 from stoker.predict.batch.writing import Output
 from stoker.predict.loading import load as load_model
@@ -41,7 +41,7 @@ def predict(path: Path, model: str, folder: Path) -> None:
     """All that a rank does, but for starting Python."""
     storage = Storage(Home.find().root)
     shutil.rmtree(folder, ignore_errors=True)
-    plan = made_plan(storage, job="bench", data_format="csv", inputs=[str(path)], output=str(folder), ranks=1)
+    plan = make_plan(storage, job="bench", data_format="csv", inputs=[str(path)], output=str(folder), ranks=1)
     output = Output(storage, str(folder), plan)
     shards = ShardPredictor(storage, plan, load_model(model), batch_size=64, instance_key=None)
     for _ in shards.predict(range(len(plan.shards)), output, should_stop=lambda: False):

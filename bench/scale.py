@@ -18,8 +18,7 @@ from typing import Any
 from bench.measure import write_results
 from bench.simulation import Plan, Simulation
 from stoker.host.home import Home
-from stoker.server.store.base import Store
-from stoker.server.store.sql import open_store
+from stoker.server.store.store import Store, open_store
 
 _SAY_S = 30.0
 

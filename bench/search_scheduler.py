@@ -15,7 +15,7 @@ from stoker.schema.job import Share
 from stoker.schema.pool import Pool
 from stoker.server.live.wakeups import Live
 from stoker.server.scheduling.scheduler import Scheduler
-from stoker.server.store.sql import open_store
+from stoker.server.store.store import open_store
 from tests.server.fakes import FakeClock, FakeEngine
 from tests.server.searching import Cluster, parabola
 

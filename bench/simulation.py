@@ -23,7 +23,8 @@ from stoker.schema.launch import Launch
 from stoker.schema.pool import Pool, RayPool, replicas_for, total
 from stoker.server.live.wakeups import Live
 from stoker.server.scheduling.scheduler import Scheduler, rest_after
-from stoker.server.store.base import NewJob, Store
+from stoker.server.store.store import Store
+from stoker.server.store.values import NewJob
 from tests.server.fakes import AtOnce
 
 POOL = "cluster"

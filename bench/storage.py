@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bench.measure import interleaved, medians, write_results
-from stoker.gateway import variables
+from stoker.storage.gcs_api import variables
 
 BUCKET = "bench-bucket"
 CLIENT = """
@@ -83,7 +83,7 @@ def make_files(folder: Path, *, count: int, large_mb: int) -> tuple[Path, Path]:
 
 @contextmanager
 def gateway(home: Path) -> Iterator[str]:
-    command = [sys.executable, "-m", "stoker.gateway", "--home", str(home), "--until-eof"]
+    command = [sys.executable, "-m", "stoker.storage.gcs_api", "--home", str(home), "--until-eof"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         yield process.stdout.readline().strip()

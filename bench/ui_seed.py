@@ -25,9 +25,9 @@ from stoker.schema.job import JobSpec, Share
 from stoker.schema.registry import NewModel, Version
 from stoker.schema.state import RunState, StopReason
 from stoker.search.base import Asked, Ended, Outcome, Reported, Stop, StopKind, Suggestion
-from stoker.server.store.base import NewJob, SearchBatch, SearchEntry, Store
 from stoker.server.store.copy import copy_all
-from stoker.server.store.sql import open_store
+from stoker.server.store.store import Store, open_store
+from stoker.server.store.values import NewJob, SearchBatch, SearchEntry
 from tests.postgres import Cluster, _find
 
 VERSION = 4  # of what is made here: another number, and it is made anew

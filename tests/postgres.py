@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from stoker.server.store.sql import open_store
+from stoker.server.store.store import open_store
 
 _TEMPLATE = "stoker_template"
 _QUICK = ("fsync=off", "full_page_writes=off", "autovacuum=off", "max_connections=60")

@@ -1,5 +1,6 @@
 """A run seen from inside user code, with a supervisor and without one, on any Python."""
 
+import errno
 import json
 import math
 import os
@@ -374,3 +375,53 @@ def test_refused_hyperparameters_are_an_error_without_a_search(tmp_path: Path, m
 
     with pytest.raises(stoker.InvalidHP), stoker.init():
         raise stoker.InvalidHP("too wide")
+
+
+def test_event_cut_off_by_a_full_disk_is_reported_and_not_glued_to_the_next(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = stoker.init()
+    write, room = os.write, [20]
+
+    def short_write(descriptor: int, data: bytes) -> int:
+        if room[0] == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        data, room[0] = data[: room[0]], max(room[0] - len(data), 0)
+        return write(descriptor, data)
+
+    monkeypatch.setattr(os, "write", short_write)
+    with pytest.raises(OSError, match="No space left"):
+        context.report(1, loss=1.0)
+    room[0] = 10_000
+    context.report(2, loss=2.0)
+
+    lines = (run_dir / "events.jsonl").read_bytes().splitlines()
+    assert len(lines) == 2
+    assert json.loads(lines[1])["step"] == 2
+
+
+def test_folder_checkpoint_saved_again_is_never_missing(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed at any system call, one of the two is there under the checkpoint's name."""
+    context = stoker.init()
+    source = run_dir / "state"
+    source.mkdir()
+    (source / "weights").write_text("old")
+    kept = Path(context.save_checkpoint(source, 5))
+    (source / "weights").write_text("new")
+    seen = []
+    for name in ("rename", "replace"):
+        real = getattr(os, name)
+
+        def watched(*places: str, real: Any = real) -> None:
+            seen.append(kept.exists())
+            real(*places)
+            seen.append(kept.exists())
+
+        monkeypatch.setattr(os, name, watched)
+
+    context.save_checkpoint(source, 5)
+
+    assert seen
+    assert all(seen)
+    assert (kept / "weights").read_text() == "new"
+    assert [path.name for path in kept.parent.iterdir()] == [kept.name]

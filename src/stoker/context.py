@@ -3,7 +3,7 @@
 Standard library only and valid on Python 3.7, because it is imported by user code on any runtime. It opens no
 socket, starts no thread and holds no token; the supervisor reads what it writes.
 
-    $STOKER_RUN_DIR/run.json       read:    hparams, data, latest checkpoint, seed, ids
+    $STOKER_RUN_DIR/run.json       read:    hparams, data, origin, latest checkpoint, seed, ids
     $STOKER_RUN_DIR/events.jsonl   append:  one JSON object a line, one write() each
     $STOKER_RUN_DIR/stop           exists:  the run should end; holds the reason
     $STOKER_RUN_DIR/checkpoints/   made:    where save_checkpoint copies and where trainers write
@@ -21,7 +21,12 @@ import re
 import shutil
 import signal
 import time
-from typing import Any, Dict, Iterator, Optional
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional
+
+if TYPE_CHECKING:
+    from stoker.origin import Origin
+
+from stoker.atomic import replace_folder
 
 
 def init(hparams: Optional[Dict[str, Any]] = None) -> "Context":
@@ -58,6 +63,7 @@ class Context:
         self._stop_file = os.path.join(self.run_dir, "stop")
         self._stopped = False
         self._events = -1  # file descriptor, opened at the first event
+        self._is_torn = False  # the last line lacks its end
         self._asked = 0.0
         if self.managed:
             _notice_sigterm(self)
@@ -110,6 +116,13 @@ class Context:
         return folder
 
     @property
+    def origin(self) -> Optional[Origin]:
+        """The platform this job was written for, with what its file said there; None for a job of our own."""
+        from stoker.origin import Origin  # noqa: PLC0415 - takes half as long to import as all of this file
+
+        return Origin.from_json(self._run.get("origin"))
+
+    @property
     def checkpoint_dir(self) -> str:
         """The run's own folder for checkpoints; made when asked for."""
         path = os.path.abspath(os.path.join(self.run_dir, "checkpoints"))
@@ -154,7 +167,14 @@ class Context:
             path = os.path.join(self.run_dir, "events.jsonl")
             self._events = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         # One write() with O_APPEND: lines of several ranks do not mix, and none is half there after kill -9.
-        os.write(self._events, ('{%s,"time":%r,"replica":%s}\n' % (fields, time.time(), self._replica)).encode())
+        line = ('{%s,"time":%r,"replica":%s}\n' % (fields, time.time(), self._replica)).encode()
+        if self._is_torn:
+            line = b"\n" + line  # ends what a full disk cut off
+        written = os.write(self._events, line)
+        self._is_torn = written < len(line)
+        while written < len(line):  # a full disk takes a part, and then raises: the caller has to know
+            written += os.write(self._events, line[written:])
+        self._is_torn = False
 
     def _export(self, model: Any, folder: str, name: str, details: Dict[str, Any]) -> str:
         """Write the bundle; returns the framework's name."""
@@ -169,10 +189,10 @@ class Context:
             _copy_as_folder(model, folder)  # as it is: a folder with one model file is a model too
             return ""
         details = dict(details)
-        details.setdefault("origin", self._origin())
+        details.setdefault("origin", self._made_by())
         return str(exporters.export(model, folder, name=name, **details).framework)
 
-    def _origin(self) -> Dict[str, Any]:
+    def _made_by(self) -> Dict[str, Any]:
         origin = {"hparams": json.loads(_encode(self.hparams)), "checkpoint": self.latest_checkpoint}
         if self.managed:
             origin.update(job=self.job, trial=self.trial, run=self.run_id, package=self._run.get("package"))
@@ -186,7 +206,7 @@ class Context:
             shutil.copytree(source, partial)
         else:
             shutil.copy2(source, partial)
-        _put_in_place(partial, kept)
+        replace_folder(partial, kept)
         return kept
 
 
@@ -198,17 +218,7 @@ def _copy_as_folder(source: Any, folder: str) -> None:
     else:
         os.makedirs(partial)
         shutil.copy2(source, partial)
-    _put_in_place(partial, folder)
-
-
-def _put_in_place(partial: str, kept: str) -> None:
-    if os.path.isdir(kept):  # saved again: the old one goes only when the new one is whole
-        old = "{}.old-{}".format(kept, os.getpid())
-        os.rename(kept, old)
-        os.rename(partial, kept)
-        shutil.rmtree(old)
-    else:
-        os.replace(partial, kept)
+    replace_folder(partial, folder)
 
 
 def _read_run(run_dir: Optional[str]) -> Dict[str, Any]:
@@ -218,7 +228,11 @@ def _read_run(run_dir: Optional[str]) -> Dict[str, Any]:
         found = json.load(file)
     if not isinstance(found, dict):
         raise ValueError("{}/run.json is not a JSON object.".format(run_dir))
-    return found
+    if "origin" in found or "stoker" not in found.get("data", {}):
+        return found
+    from stoker.origin import from_0_1  # noqa: PLC0415 - only for what stoker 0.1.0 wrote
+
+    return from_0_1(found)
 
 
 def _notice_sigterm(context: Context) -> None:

@@ -48,15 +48,17 @@ class DoesNotFitError(UsageError):
     code = "does_not_fit"
 
 
-class NotFoundError(UsageError):
+class NotFoundError(StokerError):
     """What was named is not there."""
 
+    exit_code = 2
     http_status = 404
 
 
-class ConflictError(UsageError):
+class ConflictError(StokerError):
     """The name is taken, or the thing is not in a state that allows this."""
 
+    exit_code = 2
     http_status = 409
 
 

@@ -36,7 +36,7 @@ def recorded_server(replies: Mapping[str, Reply]) -> Iterator[Recorded]:
             found = found(query) if callable(found) else found
             self._send(404 if found is None else 200, {"error": f"No {question}."} if found is None else found)
 
-        do_POST = do_PATCH = do_PUT = do_HEAD = do_GET  # noqa: N815  http.server's names
+        do_POST = do_PATCH = do_PUT = do_DELETE = do_HEAD = do_GET  # noqa: N815  http.server's names
 
         def _body(self) -> bytes:
             """All of it: one who is answered before he has sent everything may find a broken pipe."""

@@ -132,3 +132,15 @@ def test_a_version_resource_of_ai_platform_is_read(
     body = server.asked[-1][1]
     assert (body["origin"], body["framework"], body["python_version"]) == ("gs://b/m", "SCIKIT_LEARN", "3.7")
     assert "deployment_uri" in refused.err
+
+
+def test_model_made_for_a_version_that_is_not_found_is_removed_again(
+    stoker: Stoker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = {"name": "taxi", "description": "", "labels": {}, "created": 1.0, "aliases": {}, "num_versions": 0}
+    with recorded_server({"POST /models": made}) as server:
+        monkeypatch.setenv("STOKER_SERVER", server.url)
+        done = stoker("models", "register-version", "taxi", str(tmp_path / "nowhere"))
+
+    assert (done.code, done.out) == (2, "")
+    assert [asked for asked, _ in server.asked][-2:] == ["POST /models/taxi/versions", "DELETE /models/taxi"]

@@ -29,6 +29,7 @@ def test_a_plain_submission() -> None:
     found = values("--module-name", "trainer.task", "--job-dir", "out", "--region", "local", "--", "--epochs", "3")
 
     assert found == {
+        "origin": {"platform": "aiplatform"},
         "name": "taxi_1",
         "module": "trainer.task",
         "job_dir": "out",
@@ -124,7 +125,7 @@ def test_flags_that_mean_nothing_here_are_named() -> None:
         "--worker-image-uri",
         "--project",
     }
-    assert found.values == {"name": "taxi_1"}
+    assert found.values == {"origin": {"platform": "aiplatform"}, "name": "taxi_1"}
 
 
 AI_PLATFORM = """
@@ -223,4 +224,5 @@ def test_flags_win_over_a_stoker_yaml(tmp_path: Path) -> None:
     assert found["resources"] == {"tier": "BASIC"}
     assert found["environment"] == {"python": "3.8", "variables": {"A": "b"}}
     assert found["args"] == ["-x"]
+    assert "origin" not in found, "whose job it is, the file says"
     JobSpec.parse(found, source="together")

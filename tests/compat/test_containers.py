@@ -45,7 +45,7 @@ def test_paths_in_the_image_become_paths_of_the_directory(tmp_path: Path) -> Non
 
     assert found["command"] == ["python", "-u", "src/main.py"]
     assert found["environment"]["requirements"] == ["six>=1.0"]
-    assert found["data"]["stoker"]["base"] == "gcr.io/deeplearning-platform-release/tf2-cpu.2-1"
+    assert found["origin"]["image"] == "gcr.io/deeplearning-platform-release/tf2-cpu.2-1"
     assert found["environment"]["variables"] == {"MODE": "fast", "GREETING": "hello there", "OLD": "way"}
 
 

@@ -1,12 +1,19 @@
 """The habits of those who typed `det`: checkpoints, labels, the file, the code, commands."""
 
+import argparse
 import json
+import socket
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from stoker.compat.commands.determined import shell
+from stoker.compat.shells import inside
+from stoker.errors import StokerError
 from stoker.host.home import Home
+from stoker.schema.state import JobState
 from tests.e2e.command import run, stoker
 from tests.e2e.conftest import home
 
@@ -61,7 +68,7 @@ def test_what_det_could_do_with_an_experiment(home: Home, tmp_path: Path) -> Non
     assert "name: squares" in out("e", "config", "1")
     out("e", "download-model-def", "1", "-o", "again")
     assert (tmp_path / "again" / "train.py").read_text() == (code / "train.py").read_text()
-    assert "is there already" in refused("e", "download-model-def", "1", "-o", "again")
+    assert "exists" in refused("e", "download-model-def", "1", "-o", "again")
 
     assert out("e", "ls", "--csv").splitlines()[1].startswith("squares_1,SUCCEEDED,1,")
     assert len(out("e", "lt", "1", "--csv").splitlines()) == 3
@@ -130,6 +137,21 @@ def test_a_command_is_a_job(home: Home, tmp_path: Path) -> None:
     assert "has not said its address" in stoker("notebook", "open", "shell_1", cwd=tmp_path).err
     stoker("shell", "kill", "shell_1", cwd=tmp_path)
     assert "has ended" in stoker("shell", "open", "shell_1", cwd=tmp_path).err
+
+
+def test_shell_that_is_being_killed_is_one_that_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It no longer listens, and its run is not yet over: that is not a shell of another machine."""
+    with socket.socket(socket.AF_UNIX) as gone, inside(tmp_path):
+        gone.bind("shell.sock")
+    states = iter([JobState.CANCELLING, JobState.CANCELLED])
+    client = SimpleNamespace(job=lambda _: SimpleNamespace(state=next(states)))
+    run = SimpleNamespace(directory=str(tmp_path))
+    monkeypatch.setattr("stoker.client.client.connect", lambda: client)
+    monkeypatch.setattr(shell, "find_job", lambda client, name: name)
+    monkeypatch.setattr(shell, "all_trials", lambda client, name: [SimpleNamespace(runs=[run])])
+
+    with pytest.raises(StokerError, match=r"shell_1 has ended \(CANCELLED\)"):
+        shell.open_(argparse.Namespace(name="shell_1", user_args=()))
 
 
 def test_what_stands_before_det_in_old_scripts_is_no_obstacle(home: Home, tmp_path: Path) -> None:

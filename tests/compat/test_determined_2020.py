@@ -67,7 +67,7 @@ OLD_TRIAL = """
 @pytest.mark.slow
 def test_trial_with_a_model_of_its_own_method_is_stepped_for(script: Script, run_dir) -> None:
     trainer = {"max_length": {"batches": 4}, "validation_period": {"batches": 2}}
-    run = run_dir(hparams={"lr": 0.1}, data={"rows": 8, "stoker": {"trainer": trainer}})
+    run = run_dir(hparams={"lr": 0.1}, data={"rows": 8}, origin={"platform": "determined", "trainer": trainer})
 
     ran = script(OLD_TRIAL, run_dir=run)
 

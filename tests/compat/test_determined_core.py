@@ -23,7 +23,8 @@ def test_cluster_info_is_none_outside_a_job(script: Script) -> None:
 def test_cluster_info_tells_trial_data_and_slots(script: Script, run_dir: MakeRun) -> None:
     path = run_dir(
         hparams={"lr": 0.1, "net": {"width": 3}},
-        data={"url": "x", "stoker": {"slots": 4, "experiment": {"name": "mine"}}},
+        data={"url": "x"},
+        origin={"platform": "determined", "slots": 4, "document": {"name": "mine"}},
     )
     ran = script(
         """
@@ -241,7 +242,9 @@ def test_invalid_hp_ends_with_zero_and_is_told(script: Script, run_dir: MakeRun)
 
 
 def test_operations_of_the_older_dialect(script: Script, run_dir: MakeRun) -> None:
-    path = run_dir(data={"stoker": {"experiment": {"searcher": {"max_length": {"epochs": 12}, "metric": "loss"}}}})
+    path = run_dir(
+        origin={"platform": "determined", "document": {"searcher": {"max_length": {"epochs": 12}, "metric": "loss"}}}
+    )
     text = """
         import determined as det
         with det.core.init() as context:
@@ -356,14 +359,14 @@ def test_launchers_run_the_script_as_this_rank(script: Script, run_dir: MakeRun,
 
 def test_torch_launcher_starts_a_rank_for_each_slot(script: Script, run_dir: MakeRun, tmp_path: Path) -> None:
     (tmp_path / "work.py").write_text("import os; os.write(1, (os.environ['RANK'] + '\\n').encode())\n")
-    path = run_dir(data={"stoker": {"slots": 2}})
+    path = run_dir(origin={"platform": "determined", "slots": 2})
     launch = "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_module(sys.argv[0], run_name='__main__')"
     ran = script(launch, "determined.launch.torch_distributed", "python3", "work.py", run_dir=path)
     assert sorted(ran.stdout.split()) == ["0", "1"], ran.stderr
 
 
 def test_horovod_on_several_slots_is_refused(script: Script, run_dir: MakeRun) -> None:
-    path = run_dir(data={"stoker": {"slots": 2}})
+    path = run_dir(origin={"platform": "determined", "slots": 2})
     launch = "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_module(sys.argv[0], run_name='__main__')"
     ran = script(launch, "determined.launch.horovod", "python3", "work.py", run_dir=path)
     assert ran.returncode == 1

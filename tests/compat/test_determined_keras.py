@@ -47,7 +47,7 @@ def test_keras_trial_is_validated_as_its_file_says_and_by_the_first_rank_alone(
     script: Script, run_dir: MakeRun
 ) -> None:
     trainer = {"max_length": {"epochs": 3}, "validation_period": {"epochs": 2}}
-    given = {"hparams": {"global_batch_size": 4}, "data": {"stoker": {"trainer": trainer}}}
+    given = {"hparams": {"global_batch_size": 4}, "origin": {"platform": "determined", "trainer": trainer}}
     first, second = run_dir(**given), run_dir(**given)
 
     ran = script(MODEL_DEF, run_dir=first, RANK="0", WORLD_SIZE="2", KERAS_BACKEND="torch")
@@ -64,7 +64,7 @@ def test_keras_says_how_long_an_epoch_of_endless_data_is_and_has_its_old_modules
     script: Script, run_dir: MakeRun
 ) -> None:
     experiment = {"records_per_epoch": 20}
-    run = run_dir(hparams={"global_batch_size": 4}, data={"stoker": {"experiment": experiment}})
+    run = run_dir(hparams={"global_batch_size": 4}, origin={"platform": "determined", "document": experiment})
 
     ran = script(
         """

@@ -92,7 +92,7 @@ TRAIN = "import sys; from stoker.compat.determined.__main__ import main; sys.exi
 
 def _settings(batches: int, **more: Any) -> dict[str, Any]:
     trainer = {"max_length": {"batches": batches}, "reporting_period": {"batches": 2}, **more}
-    return {"hparams": {"lr": 0.1, "global_batch_size": 4}, "data": {"stoker": {"trainer": trainer}}}
+    return {"hparams": {"lr": 0.1, "global_batch_size": 4}, "origin": {"platform": "determined", "trainer": trainer}}
 
 
 def _reported(run: Path, group: str) -> list[dict[str, Any]]:

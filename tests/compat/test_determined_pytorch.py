@@ -69,7 +69,9 @@ def test_trial_class_is_trained_as_its_file_says(script: Script, run_dir: MakeRu
         "validation_period": {"batches": 20},
         "reporting_period": {"batches": 10},
     }
-    path = run_dir(hparams={"learning_rate": 0.1, "global_batch_size": 16}, data={"stoker": {"trainer": settings}})
+    path = run_dir(
+        hparams={"learning_rate": 0.1, "global_batch_size": 16}, origin={"platform": "determined", "trainer": settings}
+    )
     ran = script(
         "import sys; from stoker.compat.determined.__main__ import main; sys.exit(main(sys.argv[1:]))",
         "--trial",

@@ -9,10 +9,11 @@ import pytest
 import yaml
 
 from stoker.compat.migrate.assess import assess
-from stoker.compat.migrate.findings import Assessment, Platform, Verdict
+from stoker.compat.migrate.findings import Assessment, Verdict
 from stoker.compat.migrate.leaving import SYSTEMS
 from stoker.errors import UsageError
 from stoker.host.home import Home
+from stoker.origin import Platform
 from stoker.submission import job_file as stoker_yaml
 from tests.e2e.command import stoker
 from tests.e2e.conftest import home
@@ -77,7 +78,7 @@ def test_script_and_tuning_file_become_one_job(look: Look) -> None:
 
 def test_trainer_alone_is_enough(look: Look) -> None:
     found = look({"trainer/__init__.py": "", "trainer/task.py": "import json"})
-    assert found.values == {"module": "trainer.task"}
+    assert found.values == {"module": "trainer.task", "origin": {"platform": "aiplatform"}}
 
 
 def test_tensorflow_1_gets_its_python(look: Look) -> None:
@@ -192,7 +193,7 @@ def test_command_writes_a_file_that_is_submitted(tmp_path: Path, home: Home) -> 
     (old / "trainer" / "__init__.py").touch()
     (old / "trainer" / "task.py").write_text("print('trained')\n")
     looked = stoker("migrate", str(old), "--offline", "--json")
-    assert json.loads(looked.out)["stoker_yaml"] == {"module": "trainer.task"}
+    assert json.loads(looked.out)["stoker_yaml"] == {"module": "trainer.task", "origin": {"platform": "aiplatform"}}
     assert stoker("migrate", str(old), "--offline", "--write").code == 0
     again = stoker("migrate", str(old), "--offline", "--write")
     assert again.code == 2

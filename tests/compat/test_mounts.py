@@ -46,7 +46,7 @@ def test_file_without_paths_of_a_container_stays_as_it_is() -> None:
 
     assert outside(document).document == document
     assert not outside(document).notes
-    values = {"command": ["python3", "train.py"], "data": {"stoker": {"experiment": document}}}
+    values = {"command": ["python3", "train.py"], "origin": {"platform": "determined", "document": document}}
     assert with_links(values) is values
 
 

@@ -14,9 +14,10 @@ from stoker.compat.eras import supply
 from stoker.compat.eras.bases import base_of
 from stoker.compat.eras.images import as_in_image, uses_of, went_with
 from stoker.compat.migrate.assess import assess
-from stoker.compat.migrate.findings import Platform, Verdict
+from stoker.compat.migrate.findings import Verdict
 from stoker.errors import UsageError
 from stoker.host.home import Home
+from stoker.origin import Platform
 from stoker.packaging import runtimes
 from stoker.packaging.installed import Installed
 from stoker.packaging.layer import make_layer, mend, provided_folder, site_packages
@@ -304,7 +305,10 @@ def test_a_dockerfiles_python_is_taken_where_nothing_else_names_one(
     known = [default_runtime(), found_of(9), found_of(8), found_of(7)]
     monkeypatch.setattr(runtimes, "_runtimes", lambda home, hint="": iter(known))
     monkeypatch.setattr(supply, "_has", lambda runtime, pins: True)
-    values: dict[str, Any] = {"command": ["python", "t.py"], "data": {"stoker": {"container": True, "base": base}}}
+    values: dict[str, Any] = {
+        "command": ["python", "t.py"],
+        "origin": {"platform": "aiplatform", "container": True, "image": base},
+    }
 
     def python_of(**environment: str) -> str | None:
         program = supply.Program({"t.py": source}, own, {**values, "environment": environment})

@@ -9,7 +9,8 @@ from stoker.schema.bundle import ModelCard
 from stoker.schema.event import EventBatch, ModelSaved
 from stoker.schema.job import JobSpec, Share
 from stoker.schema.registry import NewModel, Reference, Version
-from stoker.server.store.base import NewJob, Store
+from stoker.server.store.store import Store
+from stoker.server.store.values import NewJob
 
 CARD = ModelCard(name="taxi", framework="sklearn", created=datetime(2026, 1, 1, tzinfo=UTC), metrics={"rmse": 2.5})
 

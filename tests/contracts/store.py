@@ -1,6 +1,7 @@
 """What every store must do; subclass it with a `store` fixture."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -20,7 +21,8 @@ from stoker.schema.job import JobSpec, Limits, RestartRules, Share
 from stoker.schema.record import LogPage
 from stoker.schema.state import Intent, JobState, RunState, StopReason
 from stoker.search.base import Asked, Ended, Outcome, Reported, Suggestion
-from stoker.server.store.base import JobFilter, LogFilter, NewJob, SearchBatch, SearchEntry, Store
+from stoker.server.store.store import Store
+from stoker.server.store.values import JobQuery, LogFilter, NewJob, SearchBatch, SearchEntry
 
 
 def a_spec(name: str = "taxi", **fields: object) -> JobSpec:
@@ -85,7 +87,7 @@ class JobContract:
             add(store, priority=7)
 
         assert store.job("taxi").priority == 0
-        assert len(store.jobs(JobFilter())) == 1
+        assert len(store.pages.find_jobs(JobQuery()).jobs) == 1
 
     def test_same_spec_is_still_the_same_job_when_its_priority_was_changed(self, store: Store) -> None:
         add(store)
@@ -119,11 +121,42 @@ class JobContract:
         for number in range(5):
             add(store, f"job_{number}")
 
-        first = store.jobs(JobFilter(limit=2))
-        rest = store.jobs(JobFilter(limit=10, before=first[-1].number))
+        first = store.pages.find_jobs(JobQuery(limit=2)).jobs
+        rest = store.pages.find_jobs(JobQuery(limit=10, before=first[-1].number)).jobs
 
         assert [job.id for job in first] == ["job_4", "job_3"]
         assert [job.id for job in rest] == ["job_2", "job_1", "job_0"]
+
+    @pytest.mark.parametrize("sort", ["created", "name", "priority", "owner", "started"])
+    @pytest.mark.parametrize("falling", [True, False])
+    def test_pages_of_jobs_in_any_order_hold_each_job_once(self, store: Store, sort: str, falling: bool) -> None:
+        for number in range(7):
+            add(store, f"job_{number}", priority=number % 2)
+        query = JobQuery(sort=sort, falling=falling, limit=2)
+        pages = [store.pages.find_jobs(query)]
+        while (after := pages[-1].after) is not None:
+            pages.append(store.pages.find_jobs(replace(query, after=after)))
+
+        whole = store.pages.find_jobs(replace(query, limit=100)).jobs
+        assert [len(page.jobs) for page in pages] == [2, 2, 2, 1]
+        assert tuple(job for page in pages for job in page.jobs) == whole
+        assert len({job.id for job in whole}) == 7
+
+    def test_jobs_are_counted_by_state_whatever_page_and_state_are_asked_for(self, store: Store) -> None:
+        for number in range(4):
+            add(store, f"job_{number}", pool="big" if number else "local")
+        finish(store, "job_1.1.1")
+        finish(store, "job_2.1.1", RunState.FAILED)
+        hunt(store, trials=2)
+
+        everywhere = store.pages.job_counts(JobQuery(states=frozenset({JobState.FAILED}), before=2, limit=1))
+        assert everywhere == {JobState.QUEUED: 3, JobState.SUCCEEDED: 1, JobState.FAILED: 1}
+        assert store.pages.job_counts(JobQuery(pool="local")) == {JobState.QUEUED: 2}
+        assert store.pages.job_counts(JobQuery(name="job_?")) == {
+            JobState.QUEUED: 2,
+            JobState.SUCCEEDED: 1,
+            JobState.FAILED: 1,
+        }
 
     def test_jobs_are_filtered_by_name_label_pool_and_state(self, store: Store) -> None:
         add(store, "taxi_1", labels={"team": "a_b"})
@@ -132,7 +165,7 @@ class JobContract:
         finish(store, "Taxi_3.1.1")
 
         def names(**which: object) -> list[str]:
-            return [job.id for job in store.jobs(JobFilter(**which))]  # type: ignore[arg-type]
+            return [job.id for job in store.pages.find_jobs(JobQuery(**which)).jobs]  # type: ignore[arg-type]
 
         assert names(name="taxi") == ["taxi_2", "taxi_1"]
         assert names(name="?axi_*") == ["Taxi_3", "taxi_2", "taxi_1"]
@@ -150,7 +183,7 @@ class JobContract:
         for number in (1, 3, 5):
             finish(store, f"job_{number}.1.1")
 
-        found = store.jobs(JobFilter(states=frozenset({JobState.SUCCEEDED}), limit=2))
+        found = store.pages.find_jobs(JobQuery(states=frozenset({JobState.SUCCEEDED}), limit=2)).jobs
 
         assert [job.id for job in found] == ["job_5", "job_3"]
 
@@ -160,7 +193,7 @@ class JobContract:
 
         line = store.summary("taxi")
 
-        assert line == store.jobs(JobFilter())[0]
+        assert line == store.pages.find_jobs(JobQuery()).jobs[0]
         assert line.progress == 0.25
 
     # --- states
@@ -684,7 +717,7 @@ class SearchContract:
         add(store, "plain")
         hear(store, {1: 0.5, 2: 0.25, 3: 0.75}, over(1, Outcome.COMPLETED), over(3, Outcome.STOPPED))
 
-        found = {job.id: job.search for job in store.jobs(JobFilter())}
+        found = {job.id: job.search for job in store.pages.find_jobs(JobQuery()).jobs}
 
         assert found["plain"] is None
         summary = found["hunt"]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.gateway.doorway import folders
 from stoker.host.home import Home
+from stoker.storage.gcs_api.lazy_gateway import folders
 from tests.e2e.command import run, stoker
 from tests.fixtures.datasets import write_houses, write_rides
 

@@ -15,7 +15,7 @@ from stoker.schema.record import Job
 from stoker.schema.search import SearchSpec
 from stoker.schema.state import JobState, RunState, StopReason
 from stoker.search.searcher import build_searcher
-from stoker.server.store.sql import open_store
+from stoker.server.store.store import open_store
 from tests.e2e.command import stoker, write_package
 from tests.e2e.conftest import kill_server
 from tests.fixtures.datasets import write_rides

@@ -379,7 +379,7 @@ def test_cached_path_needs_no_pydantic_and_no_packaging(home: Home, lab: Runtime
     code = """
 import sys
 from stoker.packaging.environment import prepare
-from stoker.packaging.package import unpack
+from stoker.formats.archive import unpack
 from stoker.host.home import Home
 assert prepare({"runtime": "lab", "requirements": ["torch"]}, home=Home.find()).cached
 print(sorted(name for name in ("pydantic", "packaging", "importlib.metadata", "pathspec") if name in sys.modules))

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import UsageError
-from stoker.packaging.package import hash_of, pack, unpack
+from stoker.formats.archive import unpack
+from stoker.packaging.package import hash_of, pack
 from stoker.packaging.tree import source_of_directory, walk
 from tests.packaging.made import contents, write
 

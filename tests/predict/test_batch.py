@@ -15,9 +15,9 @@ import pytest
 
 from stoker.errors import ConfigError, InstanceError, NotFoundError, UsageError
 from stoker.formats.tfrecord import masked_crc32c
-from stoker.predict.batch.__main__ import plan as batch_plan
-from stoker.predict.batch.__main__ import reading as batch_reading
-from stoker.predict.batch.plan import DataFormat, Plan, made_plan
+from stoker.predict.batch import plan as batch_plan
+from stoker.predict.batch import reading as batch_reading
+from stoker.predict.batch.plan import BatchPlan, DataFormat, make_plan
 from stoker.predict.batch.rows import ShardPredictor
 from stoker.predict.batch.writing import Counts, Output
 from stoker.schema.bundle import FieldSpec, ModelCard, Signature
@@ -73,8 +73,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_reading, "_CHUNK", 41)
 
 
-def plan_of(storage: Storage, folder: Path, data_format: DataFormat, *inputs: str) -> Plan:
-    return made_plan(
+def plan_of(storage: Storage, folder: Path, data_format: DataFormat, *inputs: str) -> BatchPlan:
+    return make_plan(
         storage,
         job="job",
         data_format=data_format,
@@ -85,7 +85,7 @@ def plan_of(storage: Storage, folder: Path, data_format: DataFormat, *inputs: st
 
 
 def predicted(
-    storage: Storage, folder: Path, plan: Plan, model: Fares | None = None, *, key: str | None = None
+    storage: Storage, folder: Path, plan: BatchPlan, model: Fares | None = None, *, key: str | None = None
 ) -> tuple[list[Any], list[Any]]:
     """All results and all errors, in the order of the shards."""
     output = Output(storage, f"{folder}/out", plan)
@@ -197,7 +197,7 @@ class TestShards:
         with pytest.raises(UsageError, match=r"a\.json was \d+ bytes, and is 2"):
             plan_of(storage, tmp_path, "text")
         with pytest.raises(UsageError, match="holds predictions of job 'job'"):
-            made_plan(storage, job="other", data_format="text", inputs=[str(file)], output=f"{tmp_path}/out", ranks=1)
+            make_plan(storage, job="other", data_format="text", inputs=[str(file)], output=f"{tmp_path}/out", ranks=1)
 
     def test_an_output_inside_of_an_input_is_not_read(self, storage: Storage, tmp_path: Path) -> None:
         written(tmp_path, "a.json", "\n".join(LINES).encode())

@@ -246,7 +246,7 @@ def test_saved_model_says_in_one_line_that_tensorflow_is_missing(tmp_path: Path)
     (tmp_path / "saved_model.pb").write_bytes(b"")
 
     with pytest.raises(ConfigError, match="tensorflow needs tensorflow, which is not installed"):
-        load(tmp_path)
+        load(tmp_path, trust_pickle=True)
 
 
 @pytest.mark.skipif(find_spec("tensorflow") is None, reason="TensorFlow is not installed")
@@ -263,7 +263,7 @@ def test_saved_model_takes_bare_values_and_objects(tmp_path: Path) -> None:
 
     iris = Iris()
     tf.saved_model.save(iris, str(tmp_path), signatures={"serving_default": iris.serve})
-    predictor = load(tmp_path)
+    predictor = load(tmp_path, trust_pickle=True)
 
     (found,) = predictor.predict([{"csv_row": "6.4,3.2,4.5,1.5"}])
 
@@ -272,7 +272,7 @@ def test_saved_model_takes_bare_values_and_objects(tmp_path: Path) -> None:
     with pytest.raises(InstanceError, match="instance 1: the model refuses it: StringToNumberOp could not"):
         predictor.predict(["1,2", "a,b"])
     with pytest.raises(UsageError, match="no signature 'other'. There are: serving_default"):
-        load(tmp_path, signature_name="other")
+        load(tmp_path, trust_pickle=True, signature_name="other")
 
 
 def test_bare_torch_program_of_a_fixed_batch_takes_any_number(tmp_path: Path) -> None:

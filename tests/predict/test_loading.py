@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from stoker.host.home import Home
 from stoker.predict import bundle
 from stoker.predict.exporters import export
 from stoker.predict.loading import describe, load
+from stoker.schema.bundle import ModelCard
 
 PREDICTOR = """
 from pathlib import Path
@@ -266,3 +268,23 @@ def test_nobody_exports_what_nobody_knows(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match="holds no model file"):
         export(tmp_path / "empty", tmp_path / "m", name="m")
+
+
+def test_saved_model_needs_consent_because_its_graph_can_write_files(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "saved_model.pb").write_bytes(b"")
+
+    with pytest.raises(UsageError, match=r"saved_model\.pb runs code"):
+        load(str(tmp_path / "model"), home=Home(tmp_path / "home"))
+
+
+def test_tabular_bundle_that_names_a_function_imports_nothing_without_consent(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    card = ModelCard(name="m", framework="tabular", created=datetime.now(UTC))
+    bundle.write(folder, card, lambda draft: (draft / "table.json").write_text('{"build": "this:x"}'))
+    sys.modules.pop("this", None)
+
+    with pytest.raises(UsageError, match="this:x runs code"):
+        load(str(folder), home=Home(tmp_path / "home"))
+
+    assert "this" not in sys.modules

@@ -108,7 +108,7 @@ saved_model = types.SimpleNamespace(load=load)
 @pytest.mark.slow
 def test_a_saved_model_is_called_where_there_is_tensorflow(tmp_path: Path) -> None:
     (tmp_path / "tensorflow.py").write_text(TENSORFLOW)
-    script = Path(other_runtime.__file__).parent / "provided" / "stoker_old_model.py"
+    script = Path(other_runtime.__file__).parent / "scripts" / "model_process.py"
 
     def model(*signature: str) -> RemoteSavedModel:
         words = [sys.executable, str(script), str(tmp_path), "tensorflow", *signature]

@@ -82,6 +82,13 @@ def test_without_a_supervisor_the_exit_code_is_the_signal_s(number: int, expecte
         assert f"fit(latest_checkpoint='{events(run, 'checkpoint')[0]['path']}') goes on from there" in err
 
 
+@pytest.fixture
+def _usual_ctrl_c() -> None:
+    """As in a process that was started from a terminal; the tests may have been started without one."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.mark.usefixtures("_usual_ctrl_c")
 def test_handlers_are_put_back_and_those_of_others_left_alone() -> None:
     def mine(number: int, frame: Any) -> None: ...
 
@@ -102,6 +109,7 @@ def test_handlers_are_put_back_and_those_of_others_left_alone() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
+@pytest.mark.usefixtures("_usual_ctrl_c")
 def test_a_second_ctrl_c_interrupts_at_once() -> None:
     class Stuck(Watched):
         def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:

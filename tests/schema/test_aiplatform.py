@@ -65,7 +65,7 @@ def test_a_full_config_becomes_a_valid_spec() -> None:
 
 
 def test_an_empty_config_says_nothing() -> None:
-    assert read({}) == {}
+    assert read({}) == {"origin": {"platform": "aiplatform"}}
 
 
 @pytest.mark.parametrize("spelling", ["STANDARD_1", "standard-1", "Standard_1"])
@@ -227,4 +227,4 @@ def test_fields_that_mean_nothing_here_are_named() -> None:
 def test_a_resource_copied_from_describe_is_taken() -> None:
     document = {"jobId": "a", "state": "SUCCEEDED", "createTime": "2020-01-01T00:00:00Z", "etag": "x"}
 
-    assert aiplatform.read(document, source="job.json").values == {"name": "a"}
+    assert aiplatform.read(document, source="job.json").values == {"origin": {"platform": "aiplatform"}, "name": "a"}

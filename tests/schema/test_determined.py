@@ -7,6 +7,7 @@ import yaml
 
 from stoker.compat.dialects import determined
 from stoker.errors import ConfigError
+from stoker.origin import Platform, TrainerSettings
 from stoker.schema.job import JobSpec
 from stoker.schema.search import Asha, AsyncHalving, Grid, Random, SearchSpec, Single
 from stoker.search.preview import preview_search
@@ -108,7 +109,8 @@ def test_seed_grid_is_three_trials_of_twenty_epochs() -> None:
     asked = [searcher.ask() for _ in range(4)]
 
     assert spec.command == ("sh", "-c", "python3 train.py")
-    assert spec.data["stoker"]["trainer"] == {"max_length": {"epochs": 20}}
+    assert spec.origin is not None
+    assert spec.origin.trainer == TrainerSettings(max_length={"epochs": 20})
     assert isinstance(search.sampler, Grid)
     assert [s.hparams for s in asked if s is not None] == [
         {"global_batch_size": size, "learning_rate": 0.01} for size in (64, 32, 16)
@@ -173,9 +175,12 @@ def test_older_dialect_is_read_whole() -> None:
 
 
 def test_trainer_gets_its_settings_and_user_code_the_file_without_its_secrets() -> None:
-    ours = _spec(OLD_ADAPTIVE).data["stoker"]
+    spec = _spec(OLD_ADAPTIVE)
+    origin = spec.origin
 
-    assert ours["trainer"] == {
+    assert origin is not None
+    assert origin.platform is Platform.DETERMINED
+    assert origin.trainer.given() == {
         "max_length": {"batches": 937},
         "validation_period": {"epochs": 1},
         "reporting_period": {"batches": 50},
@@ -183,11 +188,15 @@ def test_trainer_gets_its_settings_and_user_code_the_file_without_its_secrets() 
         "aggregation_frequency": 4,
         "average_aggregated_gradients": False,
     }
-    assert ours["checkpoints"] == {"save_experiment_best": 0, "save_trial_best": 3, "save_trial_latest": 1}
-    assert ours["legacy_trial"] == "model_def:MNistTrial"
-    assert ours["experiment"]["searcher"]["max_length"] == {"batches": 937}
-    assert "hidden" not in repr(ours)
-    assert "data" not in ours["experiment"]
+    assert origin.document["checkpoint_storage"]["save_trial_best"] == 3
+    assert origin.document["entrypoint"] == "model_def:MNistTrial"
+    assert origin.document["searcher"]["max_length"] == {"batches": 937}
+    assert "hidden" not in repr(spec)
+    assert "data" not in origin.document
+
+
+def test_users_data_are_the_users_alone() -> None:
+    assert _spec("entrypoint: x\ndata: {stoker: 1, url: u}").data == {"stoker": 1, "url": "u"}
 
 
 def test_legacy_trial_class_is_run_by_the_compatibility_layer() -> None:
@@ -381,7 +390,6 @@ def test_everything_wrong_is_named_at_once_with_its_path() -> None:
             "entrypoint: x\nsearcher: {name: single}\nresources: {slots_per_trial: 4, max_slots: 2}",
             "resources.max_slots: is less than one trial needs, which is 4 (got 2)",
         ),
-        ("entrypoint: x\ndata: {stoker: 1}", "data: `stoker` in it is taken"),
         ("entrypoint: x\nmin_validation_period: {hours: 3}", "min_validation_period.hours: no such field"),
         ("entrypoint: x\ncheckpoint_storage: {type: gcs}", "checkpoint_storage.bucket: is required"),
     ],
@@ -437,7 +445,7 @@ entrypoint: model_def:MNistTrial
 
 def test_steps_are_batches_and_empty_fields_absent() -> None:
     values = determined.read(yaml.safe_load(FIRST_DIALECT.replace("SEARCHER", "single")), source="f").values
-    trainer = values["data"]["stoker"]["trainer"]
+    trainer = values["origin"]["trainer"]
     assert trainer["max_length"] == {"batches": 180}
     assert trainer["validation_period"] == {"batches": 60}
     assert trainer["checkpoint_period"] == {"batches": 100}

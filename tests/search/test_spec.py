@@ -94,6 +94,15 @@ def test_everything_wrong_is_named_at_once_with_its_path() -> None:
         ({"space": {"x": {"type": "log", "min": 1, "max": 2, "scale": "linear"}}}, "space.x.scale: type: log has"),
         ({"space": {"x": {"type": "int", "min": 1, "max": 2, "count": 0}}}, "space.x.count: input should be greater"),
         ({"space": {"x": {"type": "int", "min": 0.5, "max": 2}}}, "space.x.min: input should be a valid integer"),
+        (
+            {"sampler": "grid", "space": {"x": {"type": "int", "min": 1, "max": 1_000_000_000}}},
+            "space.x.count: an axis of a grid may have 1,000,000 points, not 1,000,000,000",
+        ),
+        (
+            {"sampler": "grid", "space": {"x": {"type": "double", "min": 0, "max": 1, "count": 100_000_000}}},
+            "space.x.count: an axis of a grid may have 1,000,000 points, not 100,000,000",
+        ),
+        ({"space": {"x": {"type": "int", "min": 1, "max": 10**400}}}, "space.x.max: input should be less than"),
         ({"space": [1]}, "space: must be a map of names to parameters (got [1])"),
         ({"space": {"a b": 1}}, "space.a b: a parameter's name is a word without blanks"),
         ({"space": {"--rate": 1}}, "space.--rate: a parameter's name"),

@@ -18,8 +18,7 @@ from stoker.server.app import Server, create_app
 from stoker.server.live.wakeups import Live
 from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.settings import Settings
-from stoker.server.store.base import Store
-from stoker.server.store.sql import open_store
+from stoker.server.store.store import Store, open_store
 from tests.postgres import database, own_postgres, postgres
 from tests.processes import wait_until
 from tests.server.fakes import AtOnce, FakeClock, FakeEngine

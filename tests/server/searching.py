@@ -12,7 +12,8 @@ from stoker.schema.state import StopReason
 from stoker.search.base import Asked, Ended, Reported
 from stoker.search.searcher import build_searcher
 from stoker.server.scheduling.scheduler import Scheduler
-from stoker.server.store.base import NewJob, Store
+from stoker.server.store.store import Store
+from stoker.server.store.values import NewJob
 from tests.server.fakes import FakeClock, FakeEngine
 
 Loss = Callable[[Mapping[str, Any], int], float]

@@ -3,9 +3,13 @@
 import gzip
 import http.client
 import re
+from pathlib import Path
 
 import pytest
 
+from stoker.errors import UsageError
+from stoker.host.home import Home
+from stoker.server.auth import is_token
 from tests.server.asking import API, BEARER, Answer, ask
 from tests.server.conftest import TOKEN, Served
 
@@ -142,3 +146,16 @@ def test_cookie_changes_things_from_our_own_page_only(served: Served) -> None:
     assert status(Origin="http://127.0.0.1:1") == 401
     assert status(Origin="null") == 401
     assert status(Origin=served.address.url) == 404
+
+
+def test_empty_token_opens_nothing() -> None:
+    assert not is_token("", "")
+    assert not is_token(None, "")
+
+
+@pytest.mark.parametrize("content", ["", "short", "\n"])
+def test_home_refuses_a_token_that_is_too_short(tmp_path: Path, content: str) -> None:
+    (tmp_path / "token").write_text(content)
+
+    with pytest.raises(UsageError, match="fewer than the 32"):
+        Home(tmp_path).token()

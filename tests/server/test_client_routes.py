@@ -18,7 +18,7 @@ from stoker.client.client import Client
 from stoker.errors import StokerError
 from stoker.schema.event import EventBatch, Log, Metric
 from stoker.schema.registry import NewModel, NewVersion
-from stoker.server.store.base import Store
+from stoker.server.store.store import Store
 from tests.contracts.store import a_spec, add
 from tests.processes import wait_until
 from tests.server.asking import API, ask

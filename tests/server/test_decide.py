@@ -23,7 +23,7 @@ from stoker.server.scheduling.decide import (
     explain,
     used,
 )
-from stoker.server.store.base import JobNow, RunNow, TrialNow
+from stoker.server.store.values import JobNow, RunNow, TrialNow
 
 NOW = 1000.0
 LIVE = (RunState.STARTING, RunState.RUNNING)

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from stoker.compat.commands.determined.det import call
+from stoker.errors import UsageError
 from stoker.server.routes.logs import LogQuery
 from stoker.server.settings import Config, PoolConfig
 from tests.server.asking import API, ask
@@ -28,6 +30,15 @@ def test_every_route_is_in_the_table_with_its_methods(served: Served) -> None:
 
     assert routes - listed == set()
     assert listed - routes == set()
+
+
+def test_det_dev_names_an_address_that_is_served(served: Served) -> None:
+    with pytest.raises(UsageError) as raised:
+        call(["dev", "curl"])
+    path = re.findall(r"/api/\S+\.json", str(raised.value))
+
+    assert path == [f"{API}/openapi.json"]
+    assert ask(served, "GET", path[0]).json["info"]["title"] == "stoker"
 
 
 @pytest.mark.parametrize("name", [*Config.model_fields, *PoolConfig.model_fields, *LogQuery.model_fields])

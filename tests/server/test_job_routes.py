@@ -11,7 +11,8 @@ from stoker.schema.job import Archive, EnvironmentSpec, JobSpec, Resources
 from stoker.schema.pool import Pool
 from stoker.schema.state import JobState
 from stoker.server.settings import Settings
-from stoker.server.store.base import JobFilter, Store
+from stoker.server.store.store import Store
+from stoker.server.store.values import JobQuery
 from tests.processes import wait_until
 from tests.server.asking import API, ask, stream
 from tests.server.conftest import Served
@@ -42,7 +43,7 @@ def test_submitting_again_is_harmless(served: Served, store: Store) -> None:
 
     assert (first.status, second.status) == (201, 200)
     assert first.json["number"] == second.json["number"]
-    assert len(store.jobs(JobFilter())) == 1
+    assert len(store.pages.find_jobs(JobQuery()).jobs) == 1
 
 
 def test_name_that_is_taken_is_a_conflict(client: Client) -> None:
@@ -61,7 +62,7 @@ def test_every_bad_field_is_named(served: Served, store: Store) -> None:
     problems = answer.json["problems"]
     assert {problem.partition(":")[0] for problem in problems} == {"name", "module", "resources.cpus", "colour"}
     assert answer.json["error"] == "The request has 4 bad fields:"
-    assert store.jobs(JobFilter()) == ()
+    assert store.pages.find_jobs(JobQuery()).jobs == ()
 
 
 def test_client_raises_the_same_errors(client: Client) -> None:
@@ -89,7 +90,7 @@ def test_unknown_pool_is_refused_with_the_pools_there_are(client: Client, store:
     with pytest.raises(NotFoundError, match="No pool named 'moon'. Pools: local"):
         client.submit(a_spec(pool="moon"))
 
-    assert store.jobs(JobFilter()) == ()
+    assert store.pages.find_jobs(JobQuery()).jobs == ()
 
 
 def test_cloud_region_means_the_default_pool(client: Client) -> None:
@@ -109,7 +110,7 @@ def test_tier_that_can_never_fit_is_refused(client: Client, store: Store) -> Non
     with pytest.raises(UsageError, match="has no scale tier GIGANTIC"):
         client.submit(a_spec(resources=Resources(tier="gigantic")))
 
-    assert store.jobs(JobFilter()) == ()
+    assert store.pages.find_jobs(JobQuery()).jobs == ()
 
 
 def test_package_and_archives_must_have_been_uploaded(client: Client, home: Home) -> None:
@@ -133,7 +134,7 @@ def test_dry_run_shows_the_launch_and_stores_nothing(client: Client, store: Stor
     assert plan.launch.args == ("--epochs", "3")
     assert [replica.name for replica in plan.launch.replicas] == ["chief-0", "worker-0"]
     assert plan.notes == ()
-    assert store.jobs(JobFilter()) == ()
+    assert store.pages.find_jobs(JobQuery()).jobs == ()
 
 
 def test_jobs_are_listed_and_filtered(client: Client, served: Served, store: Store) -> None:

@@ -8,7 +8,7 @@ import pytest
 from stoker.client.client import Client
 from stoker.schema.event import Event, EventBatch, Exited, Metric, Phase
 from stoker.schema.job import JobSpec
-from stoker.server.store.base import Store
+from stoker.server.store.store import Store
 from tests.contracts.store import log
 from tests.processes import wait_until
 from tests.server.asking import API, ask, stream

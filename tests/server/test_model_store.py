@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stoker.server.store.base import Store
-from stoker.server.store.sql import open_store
+from stoker.server.store.store import Store, open_store
 from tests.contracts.models import ModelStoreContract
 
 

@@ -8,7 +8,7 @@ from stoker.server.live.wakeups import Live
 from stoker.server.page_bundle import bundle
 from stoker.server.page_files import files_of_page
 from stoker.server.routes.page import ADDRESSES
-from stoker.server.store.base import Store
+from stoker.server.store.store import Store
 from stoker.server.views.columns import TrialColumns
 from tests.processes import wait_until
 from tests.server.asking import ask

@@ -19,7 +19,8 @@ from stoker.schema.state import RunState
 from stoker.server.scheduling.pools import Engines, Pools, usable
 from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.settings import Settings, load_settings
-from stoker.server.store.base import NewJob, Store
+from stoker.server.store.store import Store
+from stoker.server.store.values import NewJob
 from stoker.server.views.pools import PoolViews
 from tests.contracts.store import add, say
 from tests.processes import DEADLINE_S

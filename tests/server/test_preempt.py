@@ -6,7 +6,7 @@ from stoker.schema.job import Share
 from stoker.schema.pool import Pool, RayPool
 from stoker.schema.state import Intent, RunState, StopReason
 from stoker.server.scheduling.decide import Action, Order, Snapshot, Start, Withdraw, decide, explain
-from stoker.server.store.base import JobNow, RunNow, TrialNow
+from stoker.server.store.values import JobNow, RunNow, TrialNow
 
 NOW = 1000.0
 POOL = Pool(name="big", engine="ray", capacity=Share(cpus=4, memory_gb=8, gpus=0), ray=RayPool(address="head:6379"))

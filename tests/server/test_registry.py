@@ -19,7 +19,8 @@ from stoker.schema.job import JobSpec, Share
 from stoker.schema.registry import NewModel, NewVersion, Reference
 from stoker.search.base import Asked, Suggestion
 from stoker.server.registry.registry import Registry
-from stoker.server.store.base import NewJob, SearchBatch, SearchEntry, Store
+from stoker.server.store.store import Store
+from stoker.server.store.values import NewJob, SearchBatch, SearchEntry
 from stoker.storage import Storage
 from tests.contracts.models import CARD
 from tests.server.asking import API, ask

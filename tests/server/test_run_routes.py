@@ -8,7 +8,8 @@ from stoker.client.client import Client
 from stoker.schema.event import EventBatch, Exited, Phase, PhaseStarted
 from stoker.schema.job import JobSpec
 from stoker.schema.state import JobState
-from stoker.server.store.base import LogFilter, Store
+from stoker.server.store.store import Store
+from stoker.server.store.values import LogFilter
 from tests.contracts.store import log
 from tests.processes import wait_until
 from tests.server.asking import API, ask

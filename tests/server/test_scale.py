@@ -11,8 +11,7 @@ from stoker.schema.event import Exited, Log, Metric, Phase, PhaseStarted
 from stoker.schema.state import Intent, JobState, RunState, StopReason
 from stoker.search.base import Outcome
 from stoker.server.scheduling.decide import MAX_LOSSES
-from stoker.server.store.base import Store
-from stoker.server.store.sql import SqlStore
+from stoker.server.store.store import Store
 from stoker.server.store.unfinished import Unfinished
 from tests.contracts.store import add, hunt, say
 from tests.server.searching import check_history
@@ -21,12 +20,12 @@ PLAN = Plan(nodes=50, trials=300, trial_s=900, failures_an_hour=1.0, repair_s=12
 
 
 @pytest.fixture
-def sql(store: Store) -> SqlStore:
-    assert isinstance(store, SqlStore)
+def sql(store: Store) -> Store:
+    assert isinstance(store, Store)
     return store
 
 
-def simulate(plan: Plan, store: SqlStore, home: Home) -> Record:
+def simulate(plan: Plan, store: Store, home: Home) -> Record:
     """Without the server's own time, so that it is the same on any machine."""
     looks = [0]
 
@@ -39,7 +38,7 @@ def simulate(plan: Plan, store: SqlStore, home: Home) -> Record:
     return Simulation(plan, store=store, home=home, cost=lambda: 0.0).run(watch=compare)
 
 
-def test_search_on_a_cluster_whose_nodes_fail_loses_no_trial_and_leaves_no_slot_idle(sql: SqlStore, home: Home) -> None:
+def test_search_on_a_cluster_whose_nodes_fail_loses_no_trial_and_leaves_no_slot_idle(sql: Store, home: Home) -> None:
     record = simulate(PLAN, sql, home)  # the engine refuses to give a slot or to start a run twice
 
     assert record.node_failures > 5
@@ -62,7 +61,7 @@ def test_search_on_a_cluster_whose_nodes_fail_loses_no_trial_and_leaves_no_slot_
     check_history(sql, "search_1")
 
 
-def statements(store: SqlStore, ask: Callable[[], object]) -> list[str]:
+def statements(store: Store, ask: Callable[[], object]) -> list[str]:
     said: list[str] = []
 
     def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
@@ -74,7 +73,7 @@ def statements(store: SqlStore, ask: Callable[[], object]) -> list[str]:
     return [text for text in said if not text.startswith("BEGIN")]
 
 
-def test_store_reads_what_has_changed_alone_when_the_scheduler_looks(sql: SqlStore) -> None:
+def test_store_reads_what_has_changed_alone_when_the_scheduler_looks(sql: Store) -> None:
     hunt(sql, trials=20)
     sql.unfinished()
 
@@ -89,7 +88,7 @@ def test_store_reads_what_has_changed_alone_when_the_scheduler_looks(sql: SqlSto
     assert len(job.trials) == 20
 
 
-def test_scheduler_sees_every_kind_of_change(sql: SqlStore) -> None:
+def test_scheduler_sees_every_kind_of_change(sql: Store) -> None:
     run = add(sql, "one")
     other = add(sql, "two")
 

@@ -11,7 +11,8 @@ from stoker.schema.record import Run
 from stoker.schema.state import Intent, JobState, RunState, StopReason
 from stoker.server.live.wakeups import Live
 from stoker.server.scheduling.scheduler import Scheduler
-from stoker.server.store.base import LogFilter, NewJob, Store
+from stoker.server.store.store import Store
+from stoker.server.store.values import LogFilter, NewJob
 from tests.server.fakes import FakeClock, FakeEngine
 
 

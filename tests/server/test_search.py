@@ -14,7 +14,8 @@ from stoker.server.live.wakeups import Live
 from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.searches.search import check_search
 from stoker.server.searches.status import search_status
-from stoker.server.store.base import SearchBatch, Store
+from stoker.server.store.store import Store
+from stoker.server.store.values import SearchBatch
 from tests.server.fakes import AtOnce, FakeClock, FakeEngine
 from tests.server.searching import Behaviour, Cluster, check_history
 

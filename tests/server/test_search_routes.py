@@ -7,7 +7,8 @@ from stoker.errors import ConfigError, ConflictError, NotFoundError
 from stoker.schema.state import JobState
 from stoker.search.base import Outcome
 from stoker.server.searches.status import SearchViews, search_status
-from stoker.server.store.base import SearchResults, Store
+from stoker.server.store.store import Store
+from stoker.server.store.values import SearchResults
 from tests.contracts.store import add, asked, finish, hear, hunt, log, over, say
 
 pytestmark = pytest.mark.slow

@@ -13,8 +13,8 @@ from stoker.schema.pool import Pool
 from stoker.schema.state import Intent, RunState
 from stoker.server.live.wakeups import Live
 from stoker.server.scheduling.scheduler import Scheduler
-from stoker.server.store.base import NewJob, Store
-from stoker.server.store.sql import open_store
+from stoker.server.store.store import Store, open_store
+from stoker.server.store.values import NewJob
 from tests.server.fakes import FakeClock, FakeEngine
 
 POOL = Pool(name="local", capacity=Share(cpus=4))

@@ -8,9 +8,9 @@ from sqlalchemy import insert, text
 
 from stoker.schema.event import EventBatch
 from stoker.server.store import tables
-from stoker.server.store.base import LogFilter, Store
 from stoker.server.store.dialect import open_sqlite
-from stoker.server.store.sql import SqlStore, open_store
+from stoker.server.store.store import Store, open_store
+from stoker.server.store.values import LogFilter
 from tests.contracts.store import StoreContract, add, log, say, texts
 
 
@@ -42,7 +42,7 @@ def test_store_is_the_same_when_it_is_opened_again(tmp_path: Path) -> None:
 
 def test_batch_that_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
     engine = open_sqlite(tmp_path / "stoker.db")
-    store = SqlStore(engine)
+    store = Store(engine)
     run = add(store)
     with engine.begin() as connection:  # the second insert of a batch hits a wall
         connection.execute(
@@ -58,7 +58,7 @@ def test_batch_that_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
 
 def test_database_survives_foreign_keys_and_uses_wal(tmp_path: Path) -> None:
     engine = open_sqlite(tmp_path / "stoker.db")
-    SqlStore(engine)
+    Store(engine)
 
     with engine.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"

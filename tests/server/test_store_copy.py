@@ -8,11 +8,11 @@ import pytest
 from stoker.errors import ConflictError, ServerError, UsageError
 from stoker.schema.event import Checkpoint, Metric
 from stoker.search.base import Asked, Suggestion
-from stoker.server.store.base import LogFilter, NewJob, SearchBatch, SearchEntry, Store
 from stoker.server.store.copy import copy_all
 from stoker.server.store.dialect import open_database
-from stoker.server.store.sql import open_store
-from tests.contracts.store import JobFilter, Share, a_spec, add, finish, log, say
+from stoker.server.store.store import Store, open_store
+from stoker.server.store.values import LogFilter, NewJob, SearchBatch, SearchEntry
+from tests.contracts.store import JobQuery, Share, a_spec, add, finish, log, say
 from tests.postgres import Cluster
 from tests.server.test_store_migrations import a_file_of_schema
 
@@ -42,7 +42,7 @@ def a_full_store(path: Path) -> Path:
 def everything(store: Store) -> list[object]:
     said = [
         (store.job(line.id), store.log_page(line.id, LogFilter()), store.checkpoints(line.id))
-        for line in store.jobs(JobFilter())
+        for line in store.pages.find_jobs(JobQuery()).jobs
     ]
     past = store.search_past("hunt")
     return [said, repr(store.metric_page("going")), past, store.unfinished()]
@@ -79,7 +79,7 @@ def test_copy_into_a_database_that_is_not_empty_is_refused(tmp_path: Path, datab
         copy_all(path, database)
 
     again = open_store(database)
-    assert [job.id for job in again.jobs(JobFilter())] == ["mine"]
+    assert [job.id for job in again.pages.find_jobs(JobQuery()).jobs] == ["mine"]
     again.close()
 
 

@@ -11,10 +11,10 @@ from sqlalchemy import Engine, text
 from stoker.errors import ServerError
 from stoker.schema.state import JobState, RunState
 from stoker.server.store import tables
-from stoker.server.store.base import LogFilter, Store
 from stoker.server.store.dialect import open_sqlite
 from stoker.server.store.migrate import known_revisions, migrate, revision_of, upgrade
-from stoker.server.store.sql import SqlStore, open_store
+from stoker.server.store.store import Store, open_store
+from stoker.server.store.values import LogFilter
 from tests.contracts.store import add, texts
 
 OLD = Path(__file__).parents[1] / "fixtures" / "store"  # dumps of what stoker 0.1 itself wrote
@@ -79,13 +79,13 @@ def test_steps_from_nothing_lead_to_the_tables(tmp_path: Path) -> None:
     assert differences(engine) == []
     with engine.connect() as connection:
         assert revision_of(connection) == known_revisions()[-1]
-    add(SqlStore(engine))
+    add(Store(engine))
     engine.dispose()
 
 
 def test_new_file_is_at_the_newest_step_at_once(tmp_path: Path) -> None:
     engine = open_sqlite(tmp_path / "stoker.db")
-    SqlStore(engine)
+    Store(engine)
 
     with engine.connect() as connection:
         assert revision_of(connection) == known_revisions()[-1]
@@ -115,7 +115,7 @@ def test_file_of_a_newer_stoker_is_refused(tmp_path: Path) -> None:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
 
     with pytest.raises(ServerError, match="written by another stoker"):
-        SqlStore(engine)
+        Store(engine)
 
     engine.dispose()
 

@@ -8,19 +8,25 @@ import pytest
 from sqlalchemy import Engine, event, text
 
 from stoker.schema.state import JobState
-from stoker.server.store.base import JobFilter, LogFilter, Store
 from stoker.server.store.dialect import open_database
-from stoker.server.store.sql import SqlStore
+from stoker.server.store.store import Store
+from stoker.server.store.values import JobQuery, LogFilter
 from tests.contracts.store import add, hear, hunt, log, say
 
 Ask = Callable[[Store], object]
 
 ASKED: dict[str, Ask] = {
-    "jobs, newest first": lambda store: store.jobs(JobFilter(limit=5)),
-    "jobs after a page": lambda store: store.jobs(JobFilter(before=9, limit=5)),
-    "jobs by prefix": lambda store: store.jobs(JobFilter(name="hunt", limit=5)),
-    "jobs of a pool": lambda store: store.jobs(JobFilter(pool="other", limit=5)),
-    "jobs that run": lambda store: store.jobs(JobFilter(states=frozenset({JobState.RUNNING}), limit=5)),
+    "jobs, newest first": lambda store: store.pages.find_jobs(JobQuery(limit=5)),
+    "jobs after a page": lambda store: store.pages.find_jobs(JobQuery(after=(9, 9), limit=5)),
+    "jobs before one": lambda store: store.pages.find_jobs(JobQuery(before=9, limit=5)),
+    "jobs by prefix": lambda store: store.pages.find_jobs(JobQuery(name="hunt", limit=5)),
+    "jobs by prefix and name": lambda store: store.pages.find_jobs(JobQuery(name="hunt", sort="name", limit=5)),
+    "jobs of a pool": lambda store: store.pages.find_jobs(JobQuery(pool="other", limit=5)),
+    "jobs of an owner": lambda store: store.pages.find_jobs(JobQuery(owner="ada", limit=5)),
+    "jobs that run": lambda store: store.pages.find_jobs(JobQuery(states=frozenset({JobState.RUNNING}), limit=5)),
+    "how many jobs are in each state": lambda store: store.pages.job_counts(JobQuery()),
+    "how many jobs of a pool": lambda store: store.pages.job_counts(JobQuery(pool="other")),
+    "how many jobs by prefix": lambda store: store.pages.job_counts(JobQuery(name="hunt")),
     "a job": lambda store: store.job("hunt"),
     "a trial": lambda store: store.trials("hunt", only=3),
     "the best trials": lambda store: store.trials("hunt", sort="best", limit=3),
@@ -61,7 +67,7 @@ def statements_of(engine: Engine, ask: Callable[[], object]) -> list[tuple[str, 
 @pytest.fixture
 def sqlite(tmp_path: Path) -> Iterator[tuple[Store, Engine]]:
     engine = open_database(tmp_path / "stoker.db")
-    store = SqlStore(engine)
+    store = Store(engine)
     fill(store)
     yield store, engine
     store.close()
@@ -86,7 +92,7 @@ def test_sqlite_finds_by_index(sqlite: tuple[Store, Engine]) -> None:
 @pytest.mark.slow
 def test_postgres_finds_by_index(database: str) -> None:
     engine = open_database(database)
-    store = SqlStore(engine)
+    store = Store(engine)
     fill(store)
     bad = []
     for what, ask in ASKED.items():

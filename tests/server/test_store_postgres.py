@@ -8,10 +8,10 @@ import pytest
 
 from stoker.errors import ConflictError, ServerError, UsageError
 from stoker.schema.state import JobState, RunState
-from stoker.server.store.base import LogFilter, Store
 from stoker.server.store.dialect import open_database
 from stoker.server.store.migrate import known_revisions, revision_of, upgrade
-from stoker.server.store.sql import SqlStore, open_store
+from stoker.server.store.store import Store, open_store
+from stoker.server.store.values import LogFilter
 from tests.contracts.store import StoreContract, add, finish, log, say, texts
 from tests.postgres import Cluster
 from tests.server.test_store_migrations import differences
@@ -119,7 +119,7 @@ def test_commit_whose_answer_was_lost_is_asked_after(
     database: str, postgres: Cluster, monkeypatch: pytest.MonkeyPatch, came_through: bool
 ) -> None:
     engine = open_database(database)
-    store = SqlStore(engine)
+    store = Store(engine)
     run = add(store)
     commit = engine.dialect.do_commit
     commits = []

@@ -7,7 +7,7 @@ from typing import Any
 
 from stoker.schema.state import JobState
 from stoker.server.live.wakeups import Live
-from stoker.server.store.page_store import TrialRow
+from stoker.server.store.values import TrialRow
 from stoker.server.views.columns import TrialColumns
 
 

@@ -16,8 +16,8 @@ from stoker.schema.event import Event, EventBatch, Exited, Log, Metric, Phase
 from stoker.schema.job import Share
 from stoker.server.live.wakeups import Live
 from stoker.server.searches.rungs import find_rungs
-from stoker.server.store.base import NewJob, Store
-from stoker.server.store.sql import open_store
+from stoker.server.store.store import Store, open_store
+from stoker.server.store.values import NewJob
 from tests.contracts.store import a_spec, add, finish
 from tests.server.asking import API, BEARER, Answer, Said, ask, stream
 from tests.server.conftest import Served
@@ -110,7 +110,7 @@ def test_what_a_run_uses_is_a_line_and_no_report(served: Served, store: Store) -
 
 def test_series_on_postgresql_are_the_same(database: str, tmp_path: Any) -> None:
     """The same reports in both databases give the same lines."""
-    from stoker.server.store.page_store import SeriesFilter
+    from stoker.server.store.values import SeriesFilter
 
     answers = []
     for where in (database, f"sqlite:///{tmp_path / 'other.db'}"):

@@ -317,6 +317,16 @@ def test_first_failure_ends_a_copy_and_names_the_object(storage: Storage, tmp_pa
         storage.copy(tmp_path / "data", tmp_path / "out", recursive=True)
 
 
+def test_failure_is_named_and_not_a_sibling_that_was_broken_off_by_it(storage: Storage, tmp_path: Path) -> None:
+    write(storage, tmp_path / "data/00")
+    os.truncate(tmp_path / "data/00", 1 << 40)  # listed first, and so large that only the other's failure ends it
+    write(storage, tmp_path / "data/01")
+    write(storage, tmp_path / "out/01/in-the-way")
+
+    with pytest.raises(StokerError, match="out/01"):
+        storage.copy(tmp_path / "data", tmp_path / "out", recursive=True)
+
+
 def test_file_is_not_copied_onto_itself(storage: Storage, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x")
 
@@ -390,3 +400,25 @@ def test_listing_goes_on_while_objects_are_removed(storage: Storage) -> None:
         assert len(urls(storage, "gs://bucket", recursive=True)) <= 300
     thread.join()
     assert urls(storage, "gs://bucket") == []
+
+
+@pytest.mark.parametrize("name", ["data/../../../escaped", "data//absolute", "data/.."])
+def test_object_whose_name_leads_out_of_the_target_folder_is_not_copied(
+    storage: Storage, tmp_path: Path, name: str
+) -> None:
+    write(storage, "gs://bucket/data/good")
+    write(storage, f"gs://bucket/{name}", b"evil")
+
+    with pytest.raises(UsageError, match="not a relative path"):
+        storage.copy("gs://bucket/data", tmp_path / "a" / "b" / "out", recursive=True)
+
+    assert list(tmp_path.rglob("escaped")) == []
+    assert not (tmp_path / "a").exists()
+
+
+def test_object_with_dots_in_its_name_is_copied_between_buckets(storage: Storage) -> None:
+    write(storage, "gs://bucket/data/../x", b"odd")
+
+    storage.copy("gs://bucket/data", "gs://other/data", recursive=True)
+
+    assert read(storage, "gs://other/data/../x") == b"odd"

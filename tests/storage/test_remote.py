@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import NotFoundError, StokerError
-from stoker.gateway.server import Gateway
 from stoker.storage.access import Storage
+from stoker.storage.gcs_api.server import Gateway
 from stoker.storage.remote import RemoteBucket
 from stoker.storage.settings import Target
 from tests.contracts.storage import LARGE, StorageContract

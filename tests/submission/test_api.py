@@ -82,7 +82,7 @@ def test_target_says_what_runs(
 
     assert job.id == "x_1"
     assert sent[0].values == fields
-    assert (sent[0].source.root, sent[0].is_numbered, sent[0].is_legacy) == (code, True, False)  # type: ignore[union-attr]
+    assert (sent[0].source.root, sent[0].is_numbered) == (code, True)  # type: ignore[union-attr]
 
 
 def test_arguments_replace_fields_of_a_stoker_yaml(sent: list[Submission], code: Path) -> None:

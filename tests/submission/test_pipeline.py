@@ -92,8 +92,8 @@ def test_foreign_platform_changes_job_and_code_before_legacy_support_sees_them(
 
     monkeypatch.setattr(pipeline, "add_legacy_environment", support)
     notes: list[str] = []
-    values: JobValues = {"name": "a", "module": "train"}
-    submission = Submission(values, source_of_directory(code), adapt=adapt, is_legacy=True, is_numbered=True)
+    values: JobValues = {"name": "a", "module": "train", "origin": {"platform": "aiplatform"}}
+    submission = Submission(values, source_of_directory(code), adapt=adapt, is_numbered=True)
 
     job = submit_job(submission, home=home, notify=notes.append)
 
@@ -116,7 +116,8 @@ def test_native_job_never_asks_for_legacy_support(
 
 def test_runtime_is_chosen_once(server: FakeServer, home: Home, code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (code / "requirements.txt").write_text("pip\n")
-    submission = Submission({"name": "a", "module": "train"}, source_of_directory(code), is_legacy=True)
+    values: JobValues = {"name": "a", "module": "train", "origin": {"platform": "aiplatform"}}
+    submission = Submission(values, source_of_directory(code))
     submit_job(submission, home=home, notify=print)  # what legacy support finds is kept
     chosen: list[str] = []
     choose = runtimes.choose

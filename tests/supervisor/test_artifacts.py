@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from stoker.errors import ServerError, StokerError
-from stoker.gateway.http import HttpServer, Request, Response
-from stoker.gateway.listening import listen, url_of
-from stoker.gateway.service import Service
 from stoker.host.home import Home
 from stoker.storage import Storage
 from stoker.storage.buckets import Buckets
+from stoker.storage.gcs_api.http import HttpServer, Request, Response
+from stoker.storage.gcs_api.listening import listen, url_of
+from stoker.storage.gcs_api.service import Service
 from stoker.supervisor.artifacts import Artifacts, fetch_checkpoint
 from stoker.supervisor.inputs import Inputs
 from stoker.supervisor.plan import Plan, Replica

@@ -214,6 +214,22 @@ def test_ctrl_c_lets_user_code_save(here: Here, number: int, code: int) -> None:
     assert b"Traceback" not in err
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_what_was_ignored_when_it_was_started_stays_ignored(here: Here, number: int) -> None:
+    """`nohup stoker local train …` outlives its terminal; so does one that a script started with `&`."""
+    before = signal.signal(number, signal.SIG_IGN)
+    process = foreground(here, here.launch(POLITE))
+    signal.signal(number, before)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"started\n"
+
+    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=DEADLINE_S)
+
+    assert process.returncode == 143
+
+
 def test_second_ctrl_c_kills(here: Here) -> None:
     process = foreground(here, here.launch(DEAF))
     assert process.stdout is not None

@@ -151,3 +151,13 @@ def test_line_without_an_end_does_not_fill_the_memory(tmp_path: Path) -> None:
 
     assert {entry.event["type"] for entry in entries} == {"log"}
     assert entries[-1].position.offset == 9_000_000
+
+
+def test_event_glued_to_a_torn_one_is_kept(tmp_path: Path) -> None:
+    whole = b'{"type":"metric","step":2,"values":{"loss":2.0},"time":1.0,"replica":"worker-0"}'
+    (tmp_path / "events.jsonl").write_bytes(b'{"type":"metric","step":1,"val' + whole + b"\n")
+
+    entries = ReportTail(tmp_path).read()
+
+    assert [entry.event["type"] for entry in entries] == ["metric", "log"]
+    assert entries[0].event["step"] == 2

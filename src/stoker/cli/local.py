@@ -73,7 +73,9 @@ def train(arguments: Arguments) -> int:
         "prefer_runtime": arguments.prefer_runtime,
     }
     source = source_of_package(Path(arguments.package_path or "."), module=arguments.module_name)
-    submission = Submission({"module": arguments.module_name, "environment": asked}, source, is_legacy=True)
+    submission = Submission(
+        {"module": arguments.module_name, "environment": asked, "origin": {"platform": "aiplatform"}}, source
+    )
     values, code = prepare_code(submission, home=home, notify=say)
     assert code is not None
     check_module(arguments.module_name, code, ())
@@ -117,6 +119,7 @@ def name_here(what: str) -> str:
 
 
 def _launch(arguments: Arguments, code: Code, environment: EnvironmentValues) -> "Launch":
+    from stoker.origin import Origin, Platform
     from stoker.schema.job import EnvironmentSpec
 
     return launch_here(
@@ -132,6 +135,7 @@ def _launch(arguments: Arguments, code: Code, environment: EnvironmentValues) ->
         ),
         module=arguments.module_name,
         args=arguments.user_args or (),
+        origin=Origin(Platform.AI_PLATFORM),
         job_dir=arguments.job_dir,
         replicas=_replicas(arguments, code),
         start_port=arguments.start_port,

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from typing import TextIO, cast
 
 from stoker.errors import ConfigError, StokerError, UsageError
 
@@ -187,12 +188,16 @@ def _print_anything() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    if sys.stdout.isatty():
+        from stoker.terminal.output import SafeTerminal
+
+        sys.stdout = cast(TextIO, SafeTerminal(sys.stdout))
 
 
 def _complain(message: str) -> None:
-    from stoker.terminal.output import paint
+    from stoker.terminal.output import paint, say
 
-    print(f"{paint('error:', 'red', stream=sys.stderr)} {message}", file=sys.stderr)
+    say(f"{paint('error:', 'red', stream=sys.stderr)} {message}")
 
 
 def _table() -> str:

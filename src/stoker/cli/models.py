@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from stoker.cli.version_report import print_version, print_versions
 from stoker.compat.aiplatform.gcloud import add_global_flags, add_region_flag
-from stoker.errors import NotFoundError, UsageError
+from stoker.errors import ConflictError, NotFoundError, UsageError
 from stoker.terminal import flags
 from stoker.terminal.output import ago, print_json, say, table
 from stoker.terminal.parser import Arguments, Parser
@@ -197,7 +197,7 @@ def _register(client: "Client", arguments: Arguments, model: str, **source: obje
         made = True
     try:
         return client.create_version(model, new)
-    except UsageError:
+    except (ConflictError, NotFoundError, UsageError):
         if made:
             client.delete_model(model)
         raise

@@ -11,7 +11,7 @@ from stoker.terminal.output import say
 from stoker.terminal.parser import Arguments, Parser
 
 if TYPE_CHECKING:
-    from stoker.predict.online.settings import Located
+    from stoker.predict.online.settings import ModelLocation
     from stoker.schema.registry import Reference
 
 TOKEN_VARIABLE = "STOKER_SERVE_TOKEN"
@@ -68,8 +68,8 @@ def serve(arguments: Arguments) -> None:
     _check_installed()
     from pydantic import ValidationError
 
-    from stoker.predict.online.fleet import Fleet, listen, url_of
-    from stoker.predict.online.settings import Limits, Located
+    from stoker.predict.online.settings import Limits, ModelLocation
+    from stoker.predict.online.worker_pool import WorkerPool, listen, url_of
 
     try:
         limits = Limits(
@@ -88,12 +88,12 @@ def serve(arguments: Arguments) -> None:
     with listen(arguments.host, arguments.port) as listener:
         url = url_of(listener)
 
-        def tell(located: Located) -> None:
+        def tell(located: ModelLocation) -> None:
             which = f"version {located.version}" if located.version else located.folder
             print(url, flush=True)
             say(f"Serving {located.name}, {which}, at {url}/v1/models/{located.name}:predict; Ctrl-C ends it.")
 
-        Fleet(
+        WorkerPool(
             lambda: resolve(arguments.model),
             listener,
             workers=arguments.workers,
@@ -104,23 +104,23 @@ def serve(arguments: Arguments) -> None:
         ).run(tell)
 
 
-def resolve(name: str) -> "Located":
+def resolve(name: str) -> "ModelLocation":
     """Where the model is, on this machine; fetched first if it lies elsewhere. NotFoundError, ConfigError."""
     from stoker.host.home import Home
     from stoker.predict.fetching import local_folder
-    from stoker.predict.online.settings import Located
+    from stoker.predict.online.settings import ModelLocation
 
     reference = _reference(name)
     home = Home.find()
     if reference is None:
         folder = local_folder(name, home=home).absolute()
-        return Located(name=_name_in(folder), folder=str(folder))
+        return ModelLocation(name=_name_in(folder), folder=str(folder))
     from stoker.client.client import connect
 
     with connect(home) as client:
         version = client.version(reference)
     folder = local_folder(version.url, home=home)
-    return Located(
+    return ModelLocation(
         name=version.model,
         version=version.name,
         folder=str(folder),

@@ -129,7 +129,7 @@ def run(arguments: Arguments) -> None:
     words += [] if arguments.port is None else ["--port", str(arguments.port)]
     if arguments.database:
         os.environ["STOKER_DATABASE"] = arguments.database  # not among the words, which everybody can see
-    os.execv(sys.executable, [sys.executable, "-m", "stoker.server", *words])
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "stoker.server", *words])
 
 
 def serve(arguments: Arguments) -> None:

@@ -136,9 +136,9 @@ def du(arguments: Arguments) -> None:
 
 
 def serve(arguments: Arguments) -> None:
-    from stoker.gateway import variables
-    from stoker.gateway.server import Gateway
     from stoker.host.home import Home
+    from stoker.storage.gcs_api import variables
+    from stoker.storage.gcs_api.server import Gateway
 
     try:
         gateway = Gateway(Home.find().make().root, port=arguments.port)

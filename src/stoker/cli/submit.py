@@ -105,7 +105,7 @@ def _training(arguments: Arguments, config: Document | None, reading: Reading) -
             "Non-custom jobs must have packages. Give the directory of your code with --package-path, or archives with"
             " --packages (stoker runs Python packages; it does not run container images)."
         )
-    submission = Submission(values, source, packages=reading.packages, is_legacy=True)
+    submission = Submission(values, source, packages=reading.packages)
     if config is None:
         return submission
     from stoker.compat.startup_hook import apply_startup_hook

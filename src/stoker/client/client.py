@@ -301,7 +301,7 @@ def _spawn_server(home: Home) -> int:
     environment = {**os.environ, "STOKER_HOME": str(home.root)}
     # User code may start one; but all that has this run's mark in its environment is ended with the run.
     environment.pop("STOKER_RUN_DIR", None)
-    command = [sys.executable, "-m", "stoker.server"]
+    command = [sys.executable, "-P", "-m", "stoker.server"]  # -P: nothing in the current folder is imported
     return os.posix_spawn(sys.executable, command, environment, file_actions=files, setsid=True)
 
 

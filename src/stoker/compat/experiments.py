@@ -1,6 +1,6 @@
 """Submit what a Determined file describes, and get its code back: shared by the commands and the SDK."""
 
-import tarfile
+import os
 import tempfile
 from collections.abc import Sequence
 from contextlib import closing
@@ -12,9 +12,10 @@ from stoker.client.connection import API, Connection
 from stoker.compat.search_config import notify_of, read_search
 from stoker.compat.startup_hook import apply_startup_hook
 from stoker.errors import NotFoundError, UsageError
+from stoker.formats.archive import unpack
 from stoker.packaging.tree import source_of_directory
 from stoker.submission.pipeline import Submission, default_name, submit_job
-from stoker.submission.reading import Document, JobValues, Reading, overlay
+from stoker.submission.reading import Document, JobValues, Reading, origin_of, overlay
 from stoker.submission.upload import JobRecord
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ def submission_of(
         include=tuple(include),
         packages=reading.packages,
         adapt=apply_startup_hook,
-        is_legacy=True,
         is_numbered=True,
     )
 
@@ -65,7 +65,9 @@ def as_test(values: JobValues) -> JobValues:
         search = dict(values["search"])
     else:
         search["sampler"] = {"name": "random"}
-    brief = {"restarts": {"max_restarts": 0}, "data": {"stoker": {"trainer": {"test_mode": True}}}}
+    brief: JobValues = {"restarts": {"max_restarts": 0}}
+    if origin_of(values):
+        brief["origin"] = {"trainer": {"test_mode": True}}
     return {**overlay(values, brief), "search": search}
 
 
@@ -74,11 +76,21 @@ def download_code(client: "Client", job: "Job", target: Path) -> None:
     if job.spec.package is None:
         raise NotFoundError(f"{job.id} was submitted without code of its own.")
     target.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile() as archive_file, closing(Connection(client.address)) as connection:
-        connection.download(f"{API}/packages/{job.spec.package}", archive_file)
-        archive_file.seek(0)
-        with tarfile.open(fileobj=archive_file) as tar:
-            there = sorted(member.name for member in tar if member.isfile() and (target / member.name).exists())
-            if there:
-                raise UsageError(f"{target / there[0]} is there already, and nothing is overwritten. Name another -o.")
-            tar.extractall(target, filter="data")
+    with tempfile.TemporaryDirectory(prefix=".stoker-", dir=target) as folder:
+        file, unpacked = Path(folder, "package.tar.gz"), Path(folder, "package")
+        with file.open("wb") as archive_file, closing(Connection(client.address)) as connection:
+            connection.download(f"{API}/packages/{job.spec.package}", archive_file)
+        unpack(file, unpacked, hash=job.spec.package)
+        _move_into(unpacked, target)
+
+
+def _move_into(source: Path, target: Path) -> None:
+    """Every file of a folder to the same place under another; UsageError before anything is moved if one is taken."""
+    files = [path for path in source.rglob("*") if path.is_symlink() or not path.is_dir()]
+    for file in files:
+        if os.path.lexists(target / file.relative_to(source)):
+            raise UsageError(f"{target / file.relative_to(source)} exists; nothing was overwritten. Choose another -o.")
+    for file in files:
+        place = target / file.relative_to(source)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        file.rename(place)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stoker.submission.reading import Document, JobValues
+from stoker.submission.reading import Document, JobValues, origin_of
 
 WORKDIR = "/run/determined/workdir"
 _FIELDS = ("data", "entrypoint", "environment", "hyperparameters")  # whose texts may be paths
@@ -48,7 +48,7 @@ def outside(document: Mapping[str, Any]) -> Outside:
 
 def with_links(values: JobValues) -> JobValues:
     """The job with a link in its folder for each mount into the working directory; as it is without any."""
-    document = values.get("data", {}).get("stoker", {}).get("experiment", {})
+    document = origin_of(values).get("document", {})
     links = [
         (posixpath.relpath(at, WORKDIR), host)
         for at, host in _mounts(document)

@@ -1,7 +1,8 @@
 """A job that is a shell: it waits for `stoker shell open`, and gives each a terminal in its environment and folder.
 
-Its socket lies in a folder that nobody but its user can enter, which is all the signing in there is. Both sides send
-frames: a letter, a length, and so many bytes. `d` is what is typed or printed, `w` the window's size, `x` the end.
+Its socket lies in the run's directory, which only its user can enter: that is all the signing in there is, and nothing
+is left elsewhere however the job ends. Both sides send frames: a letter, a length, and so many bytes. `d` is what is
+typed or printed, `w` the window's size, `x` the end.
 """
 
 import contextlib
@@ -13,13 +14,12 @@ import signal
 import socket
 import struct
 import sys
-import tempfile
 import termios
+from collections.abc import Iterator
 from fcntl import ioctl
-from pathlib import Path
 from typing import Any
 
-ADDRESS = "shell.json"  # in the run's directory
+SOCKET = "shell.sock"  # in the run's directory, as soon as it listens
 _HEAD = struct.Struct("!cI")
 
 
@@ -36,14 +36,28 @@ def receive(of: socket.socket) -> tuple[bytes, bytes]:
     return kind, _exactly(of, length)
 
 
+@contextlib.contextmanager
+def inside(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Work in this folder for a moment: the path of a socket may have only 100 characters, a run directory more."""
+    before = os.open(".", os.O_RDONLY)
+    try:
+        os.chdir(folder)
+        yield
+    finally:
+        os.fchdir(before)
+        os.close(before)
+
+
 def serve() -> None:
     """Until the job is ended: a terminal for everyone who comes."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children that serve one each are nobody's to wait for
-    with tempfile.TemporaryDirectory(prefix="stoker-shell-") as folder, socket.socket(socket.AF_UNIX) as door:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        door.bind(path := os.path.join(folder, "door"))
-        door.listen()
-        Path(os.environ["STOKER_RUN_DIR"], ADDRESS).write_text(json.dumps({"socket": path}))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with socket.socket(socket.AF_UNIX) as door:
+        with inside(os.environ["STOKER_RUN_DIR"]):
+            door.bind(draft := f".{SOCKET}")
+            os.chmod(draft, 0o600)
+            door.listen()
+            os.replace(draft, SOCKET)
         print("Open a terminal here with `stoker shell open`.", flush=True)  # noqa: T201 - the job's log
         while True:
             guest, _ = door.accept()

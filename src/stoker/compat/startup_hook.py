@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from stoker.compat.migrate.hooks import read_hook
 from stoker.compat.mounts import with_links
-from stoker.submission.reading import JobValues, overlay
+from stoker.submission.reading import JobValues, origin_of, overlay
 
 if TYPE_CHECKING:
     from stoker.submission.shipment import Code, Notify
@@ -25,7 +25,7 @@ def apply_startup_hook(values: JobValues, code: "Code", notify: "Notify") -> tup
 
 
 def _with_hook(values: JobValues, code: "Code", notify: "Notify") -> JobValues:
-    if NAME not in code.tree.paths or "stoker" not in values.get("data", {}):
+    if NAME not in code.tree.paths or origin_of(values).get("platform") != "determined":
         return values
     hook = read_hook(code.tree.source.root)
     if hook.system:

@@ -19,6 +19,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from stoker.errors import UsageError
+
+MIN_TOKEN = 32
+
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
@@ -114,7 +118,13 @@ class Home:
             import secrets  # noqa: PLC0415 -- as above
 
             write_private(path, secrets.token_urlsafe(32))
-        return path.read_text()
+        token = path.read_text().strip()
+        if len(token) < MIN_TOKEN:
+            raise UsageError(
+                f"{path} holds {len(token)} characters, fewer than the {MIN_TOKEN} a token needs. Delete it: the next"
+                " server writes a new one."
+            )
+        return token
 
 
 def write_private(path: Path, text: str) -> None:
@@ -124,6 +134,8 @@ def write_private(path: Path, text: str) -> None:
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
+        file.flush()
+        os.fsync(descriptor)  # a file of no bytes after a power cut would be an empty token
     os.replace(temporary, path)
 
 

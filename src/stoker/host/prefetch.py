@@ -1,4 +1,4 @@
-"""Make the next things while the last is used, by threads: for work that lets go of Python's lock."""
+"""Prepare the next items in threads while the caller uses the last, for work that releases the GIL."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -9,12 +9,12 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def made_ahead(make: Callable[[T], R], items: Iterable[T], *, at_once: int) -> Iterator[R]:
-    """`make(item)` of each, in order, so many in the making and no more: memory is bounded, however slow the caller.
+def prefetch(make: Callable[[T], R], items: Iterable[T], *, at_once: int) -> Iterator[R]:
+    """`make(item)` for each item, in order, with up to `at_once` being made by threads, however slow the caller.
 
     `items` are taken in the caller's thread. What `make` raises is raised in its turn.
     """
-    with ThreadPoolExecutor(at_once, thread_name_prefix="stoker-ahead") as threads:
+    with ThreadPoolExecutor(at_once, thread_name_prefix="stoker-prefetch") as threads:
         coming: deque[Future[R]] = deque()
         try:
             for item in items:

@@ -89,7 +89,7 @@ def provided_folder(home: Home) -> Path:
         "hypertune": own / "packaging" / "provided" / "hypertune",
         "determined": own / "compat" / "names" / "determined",
         "determined_common": own / "compat" / "names" / "determined_common",
-        "stoker_buckets": own / "gateway" / "provided" / "stoker_buckets",
+        "stoker_buckets": own / "storage" / "gcs_api" / "job_modules" / "stoker_buckets",
         "stoker_old_builtins.py": own / "packaging" / "provided" / "stoker_old_builtins.py",
         "stoker_old_imports.py": own / "packaging" / "provided" / "stoker_old_imports.py",
         "stoker_torchvision.py": own / "packaging" / "provided" / "stoker_torchvision.py",

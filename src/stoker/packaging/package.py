@@ -1,22 +1,19 @@
-"""Directory to archive and back: the same tree gives the same bytes, so the archive's hash is the package's name.
+"""Pack a directory: the same tree gives the same bytes, so the archive's hash is the package's name.
 
-Archives are untrusted when they are unpacked: see `unpack`.
+Unpacking, where an archive is untrusted, is in `formats/archive.py`.
 """
 
 import gzip
 import hashlib
 import io
 import os
-import shutil
 import tarfile
 import time
-import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from stoker.errors import StokerError, UsageError
+from stoker.errors import UsageError
 
 if TYPE_CHECKING:
     from stoker.packaging.tree import Entry, Tree
@@ -24,9 +21,6 @@ if TYPE_CHECKING:
 MEGABYTE = 1_000_000
 WARN_BYTES = 50 * MEGABYTE
 LIMIT_MB = 1000  # of content, to pack; STOKER_PACKAGE_LIMIT_MB changes it
-UNPACK_LIMIT_MB = 10_000  # against bombs: a worker does not know what limit the user has set
-MAX_FILES = 200_000
-_CHUNK = 1 << 20
 _SMALL = 1 << 20
 
 
@@ -90,34 +84,6 @@ def pack(tree: "Tree", *, out: Path, warn_bytes: int = WARN_BYTES, limit_bytes: 
         warning=warning,
         notes=tree.notes,
     )
-
-
-def unpack(
-    archive: Path, to: Path, *, hash: str | None = None, limit_bytes: int | None = None, max_files: int = MAX_FILES
-) -> None:
-    """Unpack an archive that nobody has looked at into `to`, whole or not at all. StokerError when it is not clean.
-
-    1. Only plain files, folders and symbolic links, at relative paths without "..", each once.
-    2. Links are made last and must lead into `to`; nothing is ever written through one.
-    3. At most `limit_bytes` of content (counted as it is unpacked) and `max_files` entries.
-    4. With `hash`, the archive's bytes must have it.
-    """
-    if limit_bytes is None:
-        limit_bytes = max(content_limit(), UNPACK_LIMIT_MB * MEGABYTE)
-    if hash is not None and hash_of(archive) != hash:
-        raise StokerError(f"The package archive {archive} is damaged: its bytes do not have the hash {hash}.")
-    to.parent.mkdir(parents=True, exist_ok=True)
-    partial = to.parent / f".{to.name}-{_unique()}"
-    try:
-        partial.mkdir()
-        _unpack_into(archive, partial, limit_bytes=limit_bytes, max_files=max_files)
-        os.rename(partial, to)
-    except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, ValueError, UnicodeError) as error:
-        raise StokerError(f"The package archive {archive} is damaged: {error}.") from error
-    except OSError as error:
-        raise StokerError(f"Cannot unpack {archive} into {to}: {error.strerror or error}.") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def hash_of(file: Path) -> str:
@@ -190,93 +156,9 @@ def _add(archive: tarfile.TarFile, entry: "Entry") -> None:
             archive.addfile(info, content_stream)
 
 
-class _Unzipped(io.RawIOBase):
-    """The archive's content as it is unzipped; more than `limit_bytes` of it is an error, not a full disk."""
-
-    def __init__(self, zipped: gzip.GzipFile, *, limit_bytes: int) -> None:
-        self._zipped = zipped
-        self._limit_bytes = limit_bytes
-        self._left = limit_bytes + MAX_FILES * 1024 + _CHUNK  # headers and padding are not content
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._zipped.read(_CHUNK if size < 0 else size)
-        self._left -= len(data)
-        if self._left < 0:
-            raise _too_large(self._limit_bytes)
-        return data
-
-
-def _unpack_into(archive: Path, root: Path, *, limit_bytes: int, max_files: int) -> None:
-    links: dict[str, str] = {}
-    seen: set[str] = set()
-    content_bytes = 0
-    with gzip.open(archive, "rb") as zipped:
-        # A stream ("r|"): every byte is read once and in order, so the counter above cannot be evaded by seeking.
-        stream = _Unzipped(zipped, limit_bytes=limit_bytes)
-        with tarfile.open(fileobj=stream, mode="r|", bufsize=1 << 15) as members:
-            for member in _clean_members(members):
-                if member.name in seen or len(seen) >= max_files:
-                    what = "holds a path twice" if member.name in seen else f"holds more than {max_files} files"
-                    raise StokerError(f"The package archive {what} ({member.name}); it was not unpacked.")
-                seen.add(member.name)
-                content_bytes += member.size if member.isreg() else 0
-                if content_bytes > limit_bytes:
-                    raise _too_large(limit_bytes)
-                if member.issym():
-                    links[member.name] = member.linkname
-                else:
-                    _write_member(members, member, root)
-    _make_links(links, root)
-
-
-def _clean_members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    for member in archive:
-        member.name = member.name.removeprefix("./").rstrip("/")
-        if member.name in ("", "."):
-            continue
-        parts = member.name.split("/")
-        if member.name.startswith("/") or ".." in parts or "" in parts or "\0" in member.name:
-            raise StokerError(f"The package archive holds the path {member.name!r}, which leads out of it.")
-        if member.issparse() or not (member.isreg() or member.isdir() or member.issym()):
-            raise StokerError(f"The package archive holds {member.name!r}, which is no file, folder or symbolic link.")
-        yield member
-
-
-def _write_member(archive: tarfile.TarFile, member: tarfile.TarInfo, root: Path) -> None:
-    path = root / member.name
-    if member.isdir():
-        path.mkdir(parents=True, exist_ok=True)
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    content = archive.extractfile(member)
-    assert content is not None  # it is a regular file
-    mode = 0o755 if member.mode & 0o100 else 0o644
-    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as stream:
-        shutil.copyfileobj(content, stream, _CHUNK)
-
-
-def _make_links(links: dict[str, str], root: Path) -> None:
-    """All links, then a look at where they lead: one that is harmless alone may lead out by way of another."""
-    for name, target in links.items():
-        if os.path.isabs(target) or any(str(parent) in links for parent in PurePosixPath(name).parents):
-            raise StokerError(f"The package archive holds a link out of it ({name} -> {target}).")
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.symlink_to(target)
-    top = os.path.realpath(root)
-    for name, target in links.items():
-        end = os.path.realpath(root / name)
-        if end != top and not end.startswith(top + os.sep):
-            raise StokerError(f"The package archive holds a link out of it ({name} -> {target}).")
-
-
 def _unique() -> str:
     """A word no other process or call uses. Not `tempfile`, whose import user code would wait for."""
     return f"{os.getpid()}-{time.monotonic_ns()}"
-
-
-def _too_large(limit_bytes: int) -> StokerError:
-    return StokerError(f"The package archive holds more than {_size(limit_bytes)}; it was not unpacked.")
 
 
 def _largest(tree: "Tree") -> tuple[FileSize, ...]:

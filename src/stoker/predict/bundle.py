@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
+from stoker.atomic import replace_folder
 from stoker.errors import ConfigError, ConflictError, NotFoundError
 from stoker.schema.bundle import CARD, BundleFile, ModelCard
 
@@ -34,7 +35,7 @@ def write(folder: Path, card: ModelCard, fill: Callable[[Path], None], *, replac
         fill(draft)
         card = card.with_(files=_described(draft))
         (draft / CARD).write_text(card.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        _put_in_place(draft, folder)
+        replace_folder(str(draft), str(folder))
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return card
@@ -140,17 +141,3 @@ def _is_plain(path: str) -> bool:
         and all(part not in ("", ".", "..") for part in parts)
         and path != CARD
     )
-
-
-def _put_in_place(draft: Path, folder: Path) -> None:
-    """Rename; an older bundle moves aside first, since a folder that is not empty cannot be replaced."""
-    old = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}.old")
-    if folder.exists():
-        folder.rename(old)
-    try:
-        draft.rename(folder)
-    except OSError:
-        if old.exists():
-            old.rename(folder)
-        raise
-    shutil.rmtree(old, ignore_errors=True)

@@ -5,6 +5,7 @@ above this room, is imported before a model of its kind is loaded. One whose fra
 `signature_name: str` too.
 """
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
@@ -23,6 +24,7 @@ class Framework:
     loader: str  # module:function
     needs: tuple[tuple[str, str], ...] = ()
     code: tuple[str, ...] = ()  # files (patterns) that run code when they are loaded
+    code_named_in: tuple[str, str] | None = None  # a JSON file and its key: `module:function` there is imported
 
 
 _PICKLES = ("*.joblib", "*.pkl", "*.pickle")
@@ -37,14 +39,23 @@ FRAMEWORKS: dict[str, Framework] = {
     # torch.export's files hold expressions that sympy evaluates, and may hold pickles: they are code.
     "torch": Framework("stoker.predict.loaders.torch:load", needs=(("torch", "stoker[pytorch]"),), code=("*.pt2",)),
     "keras": Framework("stoker.predict.loaders.keras:load", needs=(("keras", "keras"),)),
-    "tensorflow": Framework("stoker.predict.loaders.tensorflow:load", needs=(("tensorflow", "tensorflow"),)),
+    # A SavedModel is a program: its graph can read and write files.
+    "tensorflow": Framework(
+        "stoker.predict.loaders.tensorflow:load",
+        needs=(("tensorflow", "tensorflow"),),
+        code=("saved_model.pb", "saved_model.pbtxt"),
+    ),
     "transformers": Framework(
         "stoker.predict.loaders.transformers:load",
         needs=(("transformers", "stoker[text]"), ("torch", "stoker[pytorch]")),
     ),
     "onnx": Framework("stoker.predict.loaders.onnx:load", needs=(("onnxruntime", "onnxruntime"),)),
     "custom": Framework("stoker.predict.loaders.custom:load", code=("*.py", *_PICKLES)),
-    "tabular": Framework("stoker.recipes.tabular.serving:load", needs=(("torch", "stoker[tabular]"),)),
+    "tabular": Framework(
+        "stoker.recipes.tabular.serving:load",
+        needs=(("torch", "stoker[tabular]"),),
+        code_named_in=("table.json", "build"),
+    ),
     "text": Framework("stoker.recipes.text.serving:load", needs=(("transformers", "stoker[text]"),)),
 }
 
@@ -93,8 +104,20 @@ def found_among(given: Iterable[str]) -> dict[str, str]:
 
 def code_in(folder: Path, framework: str) -> tuple[str, ...]:
     """The files of a model whose loading runs what is in them."""
-    patterns = FRAMEWORKS[framework].code
-    return tuple(sorted({path.name for pattern in patterns for path in folder.rglob(pattern)}))
+    entry = FRAMEWORKS[framework]
+    files = {path.name for pattern in entry.code for path in folder.rglob(pattern)}
+    return (*sorted(files), *_named_code(folder, entry))
+
+
+def _named_code(folder: Path, entry: Framework) -> tuple[str, ...]:
+    if entry.code_named_in is None:
+        return ()
+    file, key = entry.code_named_in
+    try:
+        name = json.loads((folder / file).read_bytes())[key]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()  # its loader says what is wrong
+    return (name,) if isinstance(name, str) and ":" in name else ()
 
 
 def loader(framework: str) -> Any:

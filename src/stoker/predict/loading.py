@@ -176,5 +176,5 @@ def is_our_own(folder: Path, card: ModelCard, *, home: Home) -> bool:
         return False
     try:
         return bundle.read(written).files == card.files
-    except UsageError:
+    except (NotFoundError, UsageError):
         return False

@@ -50,10 +50,11 @@ def init(  # noqa: PLR0913 - one call says all of a process; the first five are 
     if strategy not in STRATEGIES:
         raise UsageError(f"strategy={strategy!r}: expected one of {', '.join(STRATEGIES)}.")
     run = stoker.context.init(hparams=dict(hparams or {}))
+    document = run.origin.document if run.origin is not None else None
     settings = Settings(
         seed=run.seed if seed is None else seed,
         # An experiment's own file counts for more than what the code says of it.
-        exp_conf=dict(run.config_data.get("stoker", {}).get("experiment") or exp_conf or {}),
+        exp_conf=dict(document or exp_conf or {}),
         aggregation_frequency=aggregation_frequency,
         precision=Precision.parse(precision),
         compile=compile,

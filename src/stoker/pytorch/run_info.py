@@ -110,7 +110,7 @@ class RunInfo:
 
     def told(self, name: str) -> TrainUnit | None:
         """A length or period that the experiment's file gives (`max_length`, `validation_period`, …), if it does."""
-        return unit_of(self.run.config_data.get("stoker", {}).get("trainer", {}).get(name))
+        return unit_of(getattr(self.run.origin.trainer, name)) if self.run.origin is not None else None
 
     def get_data_config(self) -> dict[str, Any]:
         return self.run.config_data or dict(self.settings.exp_conf.get("data", {}))

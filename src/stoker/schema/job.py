@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from stoker.origin import Origin
 from stoker.schema.model import Model
 from stoker.schema.search import SearchSpec
 from stoker.schema.space import Errors
@@ -74,10 +75,10 @@ class Resources(Model):
 
 
 class Archive(Model):
-    """A prebuilt wheel, sdist or zip, uploaded beside the package and installed into the environment."""
+    """A prebuilt wheel, sdist or zip, uploaded along with the package and installed into the environment."""
 
-    hash: str
-    filename: str
+    hash: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    filename: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+!-]*$")]
 
 
 class EnvironmentSpec(Model):
@@ -118,6 +119,7 @@ class JobSpec(Model):
     args: tuple[str, ...] = ()
     hparams: dict[str, Any] = {}
     data: dict[str, Any] = Field({}, description="anything; user code reads it as context.config_data")
+    origin: Origin | None = Field(None, description="the platform it was written for, if that is not ours")
     job_dir: str | None = None
     pool: str | None = None
     resources: Resources = Resources()

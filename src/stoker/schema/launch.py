@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from stoker.origin import Origin
 from stoker.schema.job import EnvironmentSpec, Role, Share
 from stoker.schema.model import Model
 
@@ -37,6 +38,7 @@ class Launch(Model):
     args: tuple[str, ...] = ()
     hparams: dict[str, Any] = {}
     data: dict[str, Any] = {}
+    origin: Origin | None = None
     job_dir: str | None = None
     replicas: tuple[Replica, ...]
     addresses: dict[str, str] = {}  # "host:port" of the replicas, when they are on several nodes

@@ -31,7 +31,7 @@ def config_error(error: ValidationError, *, source: str) -> ConfigError:
     problems = []
     for item in error.errors(include_url=False):
         path = ".".join(str(part) for part in item["loc"]) or "(top)"
-        if item["type"] == "extra_forbidden":
+        if item["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
             problems.append(f"{path}: no such field")
         elif item["type"] == "missing":
             problems.append(f"{path}: is required")

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, mo
 
 from stoker.schema.model import Model
 from stoker.schema.space import (
+    MAX_GRID_AXIS,
     Categorical,
     Const,
     Discrete,
@@ -19,6 +20,7 @@ from stoker.schema.space import (
     Errors,
     Path,
     Space,
+    grid_size,
     leaves,
     parse_space,
     pick_kind,
@@ -255,6 +257,10 @@ def _check_sampler_can_walk(parameters: Mapping[Path, Any], sampler: Any, errors
         for path, parameter in parameters.items():
             if isinstance(parameter, Double) and parameter.count is None:
                 errors.add((*path, "count"), "a grid needs to know how many points of a double to try", None)
+            elif (points := grid_size(parameter)) > MAX_GRID_AXIS:
+                errors.add(
+                    (*path, "count"), f"an axis of a grid may have {MAX_GRID_AXIS:,} points, not {points:,}", None
+                )
     elif isinstance(sampler, Tpe | Gp | CmaEs | Pbt) and not errors.found:
         if not any(_varies(parameter) for parameter in parameters.values()):
             errors.add((), f"{sampler.name} needs at least one parameter that varies", list(parameters))

@@ -17,6 +17,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from stoker.schema.model import Model
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
+Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 GridCount = Annotated[int, Field(ge=1, description="how many points of a grid")]
 Path = tuple[str, ...]
 Loc = tuple[str | int, ...]  # a path in a document
@@ -64,8 +65,8 @@ class Int(_Range):
     """Whole numbers, both ends included."""
 
     type: Literal["int"] = "int"
-    min: int
-    max: int
+    min: Int64
+    max: Int64
 
 
 class Double(_Range):
@@ -119,12 +120,27 @@ PARAMETERS: dict[str, type[Model]] = {
     "categorical": Categorical,
     "discrete": Discrete,
 }
+MAX_GRID_AXIS = 1_000_000  # a search keeps all points of an axis in memory
 _TYPES = ("const", "int", "double", "log", "categorical", "discrete")
 
 
 def leaves(space: Mapping[str, Any]) -> dict[Path, Parameter]:
     """Every parameter by its path, maps walked in sorted order: the order of a grid's axes."""
     return dict(_leaves(space, ()))
+
+
+def grid_size(parameter: Parameter) -> int:
+    """How many points a grid has on this axis, at most."""
+    match parameter:
+        case Const():
+            return 1
+        case Categorical() | Discrete():
+            return len(parameter.values)
+        case Int():
+            size = parameter.max - parameter.min + 1
+            return min(parameter.count or size, size)
+        case Double():
+            return parameter.count or 1
 
 
 def is_possible(parameter: Parameter, value: Any) -> bool:

@@ -27,8 +27,7 @@ from stoker.server.live.wakeups import Live
 from stoker.server.scheduling.pools import Engines, Pools
 from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.settings import DATABASE_VARIABLE, Settings, load_settings
-from stoker.server.store.base import Store
-from stoker.server.store.sql import open_store
+from stoker.server.store.store import Store, open_store
 
 logger = logging.getLogger("stoker.server")
 

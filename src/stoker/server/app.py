@@ -35,7 +35,7 @@ from stoker.server.routes.views import ViewRoutes
 from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.searches.status import SearchViews
 from stoker.server.settings import Settings
-from stoker.server.store.base import Store
+from stoker.server.store.store import Store
 from stoker.server.views.columns import TrialColumns
 from stoker.server.views.log_lines import LogLines
 from stoker.server.views.pools import Clusters, NoClusters, PoolViews

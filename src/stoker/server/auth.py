@@ -27,7 +27,7 @@ def cookie_name(port: int | None) -> str:
 
 
 def is_token(given: str | None, token: str) -> bool:
-    return given is not None and hmac.compare_digest(given.encode(), token.encode())
+    return bool(token) and given is not None and hmac.compare_digest(given.encode(), token.encode())
 
 
 def is_own_page(headers: Headers) -> bool:

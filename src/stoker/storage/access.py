@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from stoker.errors import NotFoundError, UsageError
+from stoker.host.paths import check_relative
 from stoker.storage.buckets import Buckets
 from stoker.storage.copying import Copied, Item, copy_all
 from stoker.storage.draft import Draft
@@ -158,7 +159,7 @@ class Storage:
     def _items(self, source: Place, target: Place, *, recursive: bool) -> tuple[Item, ...]:
         from_root, to_root = self.buckets.root(source), self.buckets.root(target)
         if (found := from_root.stat(source.key)) is not None:
-            into = target.at(as_folder(target.key) + source.name) if self._is_folder(target) else target
+            into = target.at(_below_target(target, source.name)) if self._is_folder(target) else target
             return (Item(from_root, found, to_root, into.key, str(source), str(into)),)
         below = self._below(source, from_root)
         if not recursive and not has_magic(source.key):
@@ -168,12 +169,19 @@ class Storage:
         cut = len(as_folder(kept_from))
         items = []
         for each in below:
-            into = target.at(as_folder(target.key) + each.key[cut:])
+            into = target.at(_below_target(target, each.key[cut:]))
             items.append(Item(from_root, each, to_root, into.key, str(source.at(each.key)), str(into)))
         return tuple(items)
 
     def _is_folder(self, place: Place) -> bool:
         return not place.key or place.key.endswith("/") or (place.scheme == "file" and os.path.isdir(place.key))
+
+
+def _below_target(target: Place, name: str) -> str:
+    """The key of a copy. Objects may have any name (`a/../../x`); a file of this machine must stay in its folder."""
+    if target.scheme == "file":
+        check_relative(name, where=str(target))
+    return as_folder(target.key) + name
 
 
 def _listed(place: Place, found: StoredObject | Folder) -> Listed:

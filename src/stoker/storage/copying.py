@@ -39,6 +39,10 @@ class Item:
     target_name: str
 
 
+class _BrokenOffError(StokerError):
+    """Another object failed, so this one is not copied to its end."""
+
+
 Advance = Callable[[int], None]  # so many bytes more are there
 
 
@@ -54,9 +58,11 @@ def copy_all(items: Iterable[Item], advance: Advance) -> Copied:
             if any(not future.done() or future.exception() for future in futures):
                 stop.set()
                 pool.shutdown(cancel_futures=True)
-    unchanged = 0
-    for future in futures:
-        unchanged += not future.result()
+    # Its siblings are broken off because of a failure, and may be listed before it: it is the failure that is told.
+    failures = [future.exception() for future in futures if not future.cancelled()]
+    for failure in sorted(filter(None, failures), key=lambda failure: isinstance(failure, _BrokenOffError)):
+        raise failure
+    unchanged = sum(not future.result() for future in futures)
     return Copied(files=len(listed), size_bytes=sum(item.found.size for item in listed), unchanged=unchanged)
 
 
@@ -95,7 +101,7 @@ def _complete_draft(item: Item, advance: Advance, stop: threading.Event) -> Draf
             file.seek(draft.size)
             while data := file.read(CHUNK_BYTES):
                 if stop.is_set():
-                    raise StokerError(f"{item.source_name}: broken off.")
+                    raise _BrokenOffError(f"{item.source_name}: broken off.")
                 draft.write(data)
                 advance(len(data))
     except BaseException:

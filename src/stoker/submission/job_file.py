@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from stoker.errors import ConfigError, UsageError
+from stoker.origin import from_0_1
 from stoker.schema.job import JobSpec
 from stoker.submission.reading import Document, JobValues, Reading, as_words
 
@@ -36,6 +37,8 @@ def is_dialect(document: Mapping[str, Any]) -> bool:
 def read(document: Mapping[str, Any], *, source: str) -> Reading:
     """Part of a JobSpec. ConfigError names every bad field, also those of other sections, at once."""
     values: Any = dict(document)
+    if isinstance(values.get("data"), dict):
+        values = from_0_1(values)  # `stoker migrate --write` of 0.1.0 wrote such files
     for words in ("args", "command"):
         if words in values:
             values[words] = as_words(values[words])

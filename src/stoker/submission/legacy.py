@@ -1,19 +1,20 @@
 """Give legacy code the Python and libraries it was written for, before anything is stored.
 
-The only place where a submission asks for legacy support. Jobs from AI Platform's or Determined's commands and files
-get it, and jobs with an explicit as-of date; native ones (`stoker jobs create`, `stoker.submit`) never do. The answer
-is kept under HOME and used again while the code, its requirements and the runtime are unchanged, because finding it
-costs a submit 40 ms of imports.
+The only place where a submission asks for legacy support. Jobs from AI Platform's or Determined's commands and files,
+whose fields have an `origin`, get it, and jobs with an as-of date; native ones (a stoker.yaml, `stoker.submit`) never
+do. The answer is kept under HOME and used again while the code, its requirements and the runtime are unchanged, because
+finding it costs a submit 40 ms of imports.
 """
 
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from stoker.errors import UsageError
 from stoker.host.home import write_private
-from stoker.submission.reading import EnvironmentValues, JobValues, overlay
+from stoker.submission.reading import EnvironmentValues, JobValues, origin_of, overlay
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +33,12 @@ class _Answer(TypedDict):
     requirements: list[str]
     variables: dict[str, str]
     notes: list[str]
+
+
+def is_legacy(values: JobValues) -> bool:
+    """Whether a job was written for another platform (its commands, files or images), or names an as-of date."""
+    environment: Mapping[str, Any] = values.get("environment", {})
+    return bool(origin_of(values) or environment.get("as_of"))
 
 
 def add_legacy_environment(values: JobValues, code: "Code", *, home: "Home", notify: "Notify") -> JobValues:
@@ -99,8 +106,7 @@ def _key(values: JobValues, own: list[str], files: dict[str, bytes], code: "Code
 
     environment = values.get("environment", {})
     asked = [environment.get("runtime"), environment.get("python"), environment.get("prefer_runtime")]
-    job = [values.get("module"), values.get("command"), values.get("resources")]
-    job.append(values.get("data", {}).get("stoker", {}).get("base"))
+    job = [values.get("module"), values.get("command"), values.get("resources"), origin_of(values).get("image")]
     who = [_FORMAT, _is_elsewhere(), job, own, asked, fingerprint(code.choice.runtime)]
     digest = hashlib.sha256(json.dumps(who).encode())
     for path, source in files.items():

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stoker.errors import UsageError
-from stoker.submission.legacy import add_legacy_environment
+from stoker.submission.legacy import add_legacy_environment, is_legacy
 from stoker.submission.reading import JobValues
 from stoker.submission.shipment import (
     Code,
@@ -44,7 +44,6 @@ class Submission:
     include: tuple[Path, ...] = ()  # files and folders to ship with the source
     packages: tuple[str, ...] = ()  # archives to install, as paths or URLs
     adapt: Adapt | None = None  # what a foreign platform changes about a job and its code
-    is_legacy: bool = False  # from AI Platform's or Determined's commands or files
     is_numbered: bool = False  # the name gets the next free number
 
 
@@ -93,7 +92,7 @@ def prepare_code(submission: Submission, *, home: "Home", notify: Notify) -> tup
     values = submission.values
     if submission.adapt is not None:
         values, code = submission.adapt(values, code, notify)
-    if submission.is_legacy:
+    if is_legacy(values):
         values = add_legacy_environment(values, code, home=home, notify=notify)
     return values, code
 

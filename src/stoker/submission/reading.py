@@ -57,6 +57,7 @@ class JobValues(JobOptions, total=False):
     args: Sequence[str]
     pool: str | None
     chief_name: str
+    origin: Mapping[str, Any]  # the fields of stoker.origin's Origin
 
 
 _Values = TypeVar("_Values", bound=Mapping[str, Any])
@@ -86,6 +87,11 @@ def overlay(base: _Values, over: Mapping[str, Any]) -> _Values:
             merged[key] = overlay(below, value)
     result: _Values = merged
     return result
+
+
+def origin_of(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Where the job came from (the fields of schema's Origin); empty if it is our own."""
+    return values.get("origin") or {}
 
 
 def as_words(values: object) -> object:

@@ -63,7 +63,9 @@ class _Signals:
         self.first: int | None = None
 
     def handlers(self) -> dict[int, Callable[[], None]]:
-        return {number: self._handler(number, reason) for number, reason in self._REASONS.items()}
+        """For all but those that were ignored from the start: `nohup` and scripts' `&` mean that."""
+        heard = {number: r for number, r in self._REASONS.items() if signal.getsignal(number) is not signal.SIG_IGN}
+        return {number: self._handler(number, reason) for number, reason in heard.items()}
 
     def _handler(self, number: int, reason: str) -> Callable[[], None]:
         def handle() -> None:

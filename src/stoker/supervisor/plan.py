@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker.errors import StokerError
+from stoker.origin import Origin, from_0_1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +53,7 @@ class Plan:
     args: tuple[str, ...] = ()
     hparams: dict[str, Any] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
+    origin: Origin | None = None
     job_dir: str | None = None
     replicas: tuple[Replica, ...]
     addresses: dict[str, str] = field(default_factory=dict)
@@ -69,7 +71,9 @@ class Plan:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Plan":
         """Fields this does not know are left out: they are of no use to a supervisor that does not know them."""
+        values = from_0_1(values)
         known = {name: value for name, value in values.items() if name in cls.__dataclass_fields__}
+        known["origin"] = Origin.from_json(values.get("origin"))
         for name in ("import_roots", "args", "command"):
             if known.get(name) is not None:
                 known[name] = tuple(known[name])

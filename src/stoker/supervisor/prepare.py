@@ -73,9 +73,10 @@ class Preparation(threading.Thread):
         if not file.exists():
             self._fetch(f"/packages/{self._plan.package}", file, sha256=self._plan.package)
         # Loaded here, when it is needed: user code waits for every import.
-        from stoker.packaging.package import unpack  # noqa: PLC0415
+        from stoker.formats.archive import LIMIT_BYTES, unpack  # noqa: PLC0415
+        from stoker.packaging.package import content_limit  # noqa: PLC0415
 
-        unpack(file, root)
+        unpack(file, root, limit_bytes=max(content_limit(), LIMIT_BYTES))
         return root
 
     def _environment(self, root: Path) -> Prepared:

@@ -70,7 +70,7 @@ class Shipper(threading.Thread):
             self._ship()
         except NotFoundError as error:
             logger.warning("the server does not know this run, its events stay in the spool: %s", error)
-        except UsageError as error:
+        except StokerError as error:
             logger.error("the server refused an event and what stands for it, giving up: %s", error)
         finally:
             self._server.close()
@@ -85,9 +85,7 @@ class Shipper(threading.Thread):
                 self._pace(size_bytes)
                 try:
                     self._send(lines, size_bytes)
-                except UsageError:
-                    raise
-                except StokerError as error:
+                except ServerError as error:
                     self._server.wait_for_another(error)
             elif is_closing:
                 self.has_sent_all = True
@@ -120,8 +118,6 @@ class Shipper(threading.Thread):
         first, last = seq_of(lines[0]), seq_of(lines[-1])
         try:
             reply = self._post(without_positions(lines))
-        except NotFoundError:
-            raise
         except UsageError as error:
             if len(lines) > 1:
                 self._most_lines = len(lines) // 2

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoker.errors import StokerError
-from stoker.gateway import Doorway, is_needed
 from stoker.host import processes
 from stoker.host.home import Home
+from stoker.storage.gcs_api import LazyGateway, is_needed
 from stoker.supervisor import failure
 from stoker.supervisor.inputs import Inputs
 from stoker.supervisor.plan import Plan, Replica
@@ -111,7 +111,7 @@ class Supervision:
         self._was_killed = False
         self._only_serves = False  # of several nodes, one whose ranks have ended
         self._is_lost = False
-        self._doorway: Doorway | None = None
+        self._gateway: LazyGateway | None = None
         self._usage: Usage | None = None
         self._look_at = self._there_at = 0.0
         self._is_signalled = self._has_ended = False
@@ -136,8 +136,8 @@ class Supervision:
             self.error = error
         finally:
             self._end_everything()
-            if self._doorway is not None:
-                self._doorway.close()
+            if self._gateway is not None:
+                self._gateway.close()
             if self._usage is not None:
                 self._usage.close()
         if self._is_lost:
@@ -191,7 +191,7 @@ class Supervision:
         gpus = split_gpus(mine, processes.visible_gpus(os.environ) or [])
         words = command(self._plan, prepared.python)
         inherited = {**os.environ, **prepared.variables}
-        buckets = self._open_doorway({**inherited, **self._plan.variables})
+        buckets = self._open_gateway({**inherited, **self._plan.variables})
         for replica in mine:
             own = variables(self._plan, replica, ports=ports, run_dir=self._run_dir, clustered=self._clustered)
             if replica.name in gpus:
@@ -232,12 +232,12 @@ class Supervision:
         self._check_is_there()
         return self.stop.reason is None
 
-    def _open_doorway(self, environment: Mapping[str, str]) -> dict[str, str]:
+    def _open_gateway(self, environment: Mapping[str, str]) -> dict[str, str]:
         """The variables that lead Google's storage clients to our buckets, unless it has credentials for Google's."""
         if not is_needed(self._home.root, environment):
             return {}
-        self._doorway = Doorway(self._home.root)
-        return self._doorway.variables()
+        self._gateway = LazyGateway(self._home.root)
+        return self._gateway.variables()
 
     def _attend(self) -> None:
         started = time.monotonic()

@@ -35,7 +35,7 @@ def command(plan: Plan, python: Path) -> list[str]:
 
     So they do to the command of a container's Dockerfile, as they came to the container.
     """
-    takes_flags = plan.command is None or plan.data.get("stoker", {}).get("container") is True
+    takes_flags = plan.command is None or (plan.origin is not None and plan.origin.container)
     if plan.command is not None:
         words = list(plan.command)
         if words[0] in ("python", "python3"):

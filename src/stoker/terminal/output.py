@@ -3,13 +3,17 @@
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+# Everything but tab, newline, and the escape that begins a color (ESC [ numbers m).
+_CONTROL = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
+_NUMBER = re.compile(r"[+-]?(\d[\d.,]*)([eE][+-]?\d+)?%?|[+-]?inf(inity)?|-?nan", re.IGNORECASE)
 _CODES = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36", "grey": "90", "bold": "1"}
 
 STATE_COLOURS = {
@@ -36,9 +40,36 @@ def paint(text: str, colour: str | None, *, stream: TextIO | None = None) -> str
     return f"\033[{_CODES[colour]}m{text}\033[0m"
 
 
+def printable(text: str) -> str:
+    """The text with control characters made visible, except tabs, newlines and SGR colors.
+
+    A job's output, metric names and failures are untrusted: escapes could set the clipboard or forge what is shown.
+    """
+    return _CONTROL.sub(lambda match: _visible(match[0]), text)
+
+
+def _visible(control: str) -> str:
+    code = ord(control)
+    return chr(0x2400 + code) if code < 0x20 else "\u2421" if code == 0x7F else f"\\x{code:02x}"
+
+
+class SafeTerminal:
+    """A terminal stream that only ever gets printable text."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(printable(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 def say(text: str) -> None:
     """Talk: to the person, not to the script that reads stdout."""
-    print(text, file=sys.stderr, flush=True)
+    print(printable(text) if sys.stderr.isatty() else text, file=sys.stderr, flush=True)
 
 
 def show_bar(name: str, done: float, total: float, *, words: str) -> None:
@@ -62,8 +93,15 @@ def csv_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     import csv
 
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([head, *rows])
+    csv.writer(text, lineterminator="\n").writerows([head, *([_no_formula(cell) for cell in row] for row in rows)])
     return text.getvalue().rstrip("\n")
+
+
+def _no_formula(cell: str) -> str:
+    """Spreadsheets run cells that begin like this; numbers stay numbers."""
+    if cell[:1] in ("=", "+", "-", "@", "\t", "\r") and not _NUMBER.fullmatch(cell):
+        return f"'{cell}"
+    return cell
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, colours: Sequence[str | None] = ()) -> str:

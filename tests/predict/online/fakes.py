@@ -14,10 +14,10 @@ from typing import Any
 from stoker.errors import InstanceError
 from stoker.predict.online.app import App, Served
 from stoker.predict.online.batching import Batcher
-from stoker.predict.online.fleet import listen
-from stoker.predict.online.http import Door
-from stoker.predict.online.meters import Meters
+from stoker.predict.online.http import HttpServer
+from stoker.predict.online.metrics import Metrics
 from stoker.predict.online.settings import Limits
+from stoker.predict.online.worker_pool import listen
 from stoker.schema.bundle import FieldSpec, ModelCard, Signature
 
 ROW = Signature(inputs=(FieldSpec(name="", dtype="float", shape=(2,)),))
@@ -94,35 +94,35 @@ def serving(
 ) -> Iterator[Caller]:
     """What a worker does, without the process."""
     limits = limits or Limits()
-    Meters.make(folder / "meters", slots=2)
+    Metrics.make(folder / "metrics", slots=2)
     started = threading.Event()
     leave: list[Callable[[], object]] = []
 
     async def run() -> None:
-        meters = Meters(folder / "meters", 0)
-        served = Served("adder", version, model, Batcher(model, limits=limits, observe=meters.batch))
-        app = App(served, meters=meters, token=token)
-        door = Door(
+        metrics = Metrics(folder / "metrics", 0)
+        served = Served("adder", version, model, Batcher(model, limits=limits, observe=metrics.count_batch))
+        app = App(served, metrics=metrics, token=token)
+        server = HttpServer(
             app.answer,
             refuse=app.refuse,
             fail=app.fail,
-            observe=lambda exchange, status, took_s: meters.request(exchange.route, status, took_s),
+            observe=lambda request, status, took_s: metrics.count_request(request.route, status, took_s),
             max_body_bytes=limits.max_body_bytes,
             timeout_s=limits.timeout_s,
         )
-        await door.open(listener)
+        await server.open(listener)
         left = asyncio.Event()
         loop = asyncio.get_running_loop()
         leave.append(lambda: loop.call_soon_threadsafe(left.set))
         started.set()
         while not left.is_set():
             now = asyncio.get_running_loop().time()
-            door.tick(now)
+            server.tick(now)
             served.batcher.tick(now)
-            meters.queue(served.batcher.depth)
+            metrics.set_queue(served.batcher.depth)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(left.wait(), 0.02)
-        await door.close(grace_s=5)
+        await server.close(grace_s=5)
 
     listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]

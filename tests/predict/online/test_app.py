@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from stoker.errors import ConflictError, NotFoundError, StokerError, UsageError
 from stoker.formats.tfrecord import masked_crc32c
+from stoker.predict.online.failures import in_words
 from stoker.predict.online.settings import Limits
 from tests.predict.online.fakes import NAMED, Adder, Caller, serving
 from tests.processes import wait_until
@@ -296,3 +298,9 @@ def tf_record(features: dict[str, float]) -> bytes:
     data = field(1, entries)
     length = struct.pack("<Q", len(data))
     return length + struct.pack("<I", masked_crc32c(length)) + data + struct.pack("<I", masked_crc32c(data))
+
+
+@pytest.mark.parametrize("kind", [UsageError, NotFoundError, ConflictError])
+def test_what_a_model_says_of_its_input_is_the_callers_error(kind: type[StokerError]) -> None:
+    assert in_words(kind("No such label.")) == (400, "No such label.")
+    assert in_words(StokerError("Broken.")) == (500, "The model failed: Broken.")

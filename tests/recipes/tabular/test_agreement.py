@@ -15,7 +15,7 @@ import pytest
 
 from stoker.formats.tfrecord import framed
 from stoker.host.home import Home
-from stoker.predict.batch.plan import DataFormat, made_plan
+from stoker.predict.batch.plan import DataFormat, make_plan
 from stoker.predict.batch.rows import ShardPredictor
 from stoker.predict.batch.writing import Output
 from stoker.predict.loading import load as load_model
@@ -86,7 +86,7 @@ def predicted_in_batch(folder: Path, trained: Result, data_format: DataFormat) -
     """What a rank of `stoker jobs submit prediction` writes."""
     storage = Storage(Home.find().root)
     out = str(folder / "out")
-    plan = made_plan(
+    plan = make_plan(
         storage, job="agree", data_format=data_format, inputs=[str(folder / "inputs")], output=out, ranks=1
     )
     output = Output(storage, out, plan)

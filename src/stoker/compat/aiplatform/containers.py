@@ -50,7 +50,7 @@ def submission_of_image(
             notify(f"The image has {names} of apt: what the code calls of it, this machine must have.")
         return overlay(job, values), code if laid is None else _laid_out(code, laid[0])
 
-    return Submission(values, source_of_directory(context), adapt=adapt, is_legacy=True)
+    return Submission(values, source_of_directory(context), adapt=adapt)
 
 
 def _laid_out(code: "Code", places: Mapping[str, str]) -> "Code":

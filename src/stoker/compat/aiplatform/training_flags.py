@@ -152,6 +152,7 @@ def _over_file(config: Document, flagged: Document, *, source: str) -> Reading:
         return aiplatform.read(overlay(config, flagged), source=source)
     file = read_document(config, source=source)
     over = training_input.translate(flagged, source="The command line")
+    over.values.pop("origin", None)  # which is for the file to say
     values = overlay(file.values, over.values)
     if "resources" in over.values:
         values["resources"] = over.values["resources"]  # a size is one thing: tier and slots do not mix

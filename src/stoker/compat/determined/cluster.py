@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stoker import context
+from stoker.origin import Origin, from_0_1
 
 _ON_ONE_MACHINE = "127.0.0.1"
 
@@ -62,32 +63,28 @@ def get_cluster_info() -> ClusterInfo | None:
     if run_dir is None:
         return None
     with open(os.path.join(run_dir, "run.json")) as file:
-        run = json.load(file)
-    data = dict(run.get("data", {}))
-    ours = data.pop("stoker", {})
-    is_trial = ours.get("kind", "experiment") == "experiment"
-    slots = _slots(run, ours)
+        run = from_0_1(json.load(file))
+    origin = Origin.from_json(run.get("origin"))
+    slots = _slots(run, origin.slots if origin is not None else 1)
     return ClusterInfo(
         task_id=run["run"],
         allocation_id=run["run"],
-        task_type="TRIAL" if is_trial else "COMMAND",
+        task_type="TRIAL",
         slot_ids=list(range(slots[int(os.environ.get("GROUP_RANK", "0"))])),
         gpu_uuids=[word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word],
         container_addrs=_addresses(len(slots)),
         container_slot_counts=slots,
         container_rank=int(os.environ.get("GROUP_RANK", "0")),
-        user_data=data,
+        user_data=run.get("data", {}),
         latest_checkpoint=checkpoint_name(run.get("latest_checkpoint")),
         _trial_info=TrialInfo(
             trial_id=run["trial_id"] or run["trial"],
             experiment_id=run["job"],
             trial_seed=run.get("seed", 0),
             hparams=run.get("hparams", {}),
-            _config=ours.get("experiment", {}),
+            _config=origin.document if origin is not None else {},
             _trial_run_id=run.get("attempt", 1),
-        )
-        if is_trial
-        else None,
+        ),
     )
 
 
@@ -110,14 +107,19 @@ def run_context() -> context.Context:
 _context: context.Context | None = None
 
 
-def _slots(run: dict[str, Any], ours: dict[str, Any]) -> list[int]:
+def document_of(run: context.Context) -> dict[str, Any]:
+    """The experiment's file, which is what `get_experiment_config()` gives; empty for a job of another kind."""
+    return dict(run.origin.document) if run.origin is not None else {}
+
+
+def _slots(run: dict[str, Any], asked: int) -> list[int]:
     """Slots by node. A command that starts its own processes is one replica that was given several."""
     counts: dict[int, int] = {}
     for replica in run["replicas"]:
         if replica.get("rank") is not None:
             counts[replica.get("node", 0)] = counts.get(replica.get("node", 0), 0) + 1
     if len(counts) == 1 and counts.get(0) == 1:
-        counts[0] = max(int(ours.get("slots", 1)), 1)
+        counts[0] = max(asked, 1)
     return [counts[node] for node in sorted(counts)]
 
 

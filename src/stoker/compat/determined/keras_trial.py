@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from stoker.compat.determined.cluster import run_context
+from stoker.compat.determined.cluster import document_of, run_context
 from stoker.compat.determined.keras_callbacks import Callback, DeterminedCallback
 from stoker.errors import UsageError
 
@@ -41,10 +41,10 @@ class TFKerasTrialContext:
         return self._hparams
 
     def get_data_config(self) -> dict[str, Any]:
-        return {name: value for name, value in self._run.config_data.items() if name != "stoker"}
+        return dict(self._run.config_data)
 
     def get_experiment_config(self) -> dict[str, Any]:
-        return dict(self._run.config_data.get("stoker", {}).get("experiment", {}))
+        return document_of(self._run)
 
     def get_global_batch_size(self) -> int:
         return int(self.get_hparam("global_batch_size"))

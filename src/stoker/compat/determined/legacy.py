@@ -28,7 +28,8 @@ def train_class(
     cls: type[Any], more: Mapping[str, Any] | None = None, hparams: Mapping[str, Any] | None = None
 ) -> None:
     """`more` are settings beside the file's, and `hparams` those that the run does not set."""
-    settings = {**runs.init().config_data.get("stoker", {}).get("trainer", {}), **(more or {})}
+    origin = runs.init().origin
+    settings = {**(origin.trainer.given() if origin is not None else {}), **(more or {})}
     if issubclass(cls, pytorch.PyTorchTrial):
         _train_pytorch(cls, settings, dict(hparams or {}))
     elif any(base.__name__ == "TFKerasTrial" for base in cls.__mro__):

@@ -181,8 +181,8 @@ class Experiment:
 
     @property
     def config(self) -> dict[str, Any]:
-        original: dict[str, Any] = self._job.spec.data.get("stoker", {}).get("experiment", {})
-        return original or self._job.spec.model_dump(mode="json")
+        origin = self._job.spec.origin
+        return origin.document if origin and origin.document else self._job.spec.model_dump(mode="json")
 
     @property
     def progress(self) -> float | None:

@@ -1,7 +1,7 @@
 """Determined's experiment file (0.38, and the older dialect) read into the fields of a JobSpec with a search.
 
-User code gets what does not steer us, but steers its trainer, as `data.stoker`: `trainer` (length, periods, gradient
-aggregation) and `experiment` (the file itself, for `get_experiment_config()`).
+What does not steer us, but steers its trainer, goes into the job's `origin`: the settings of the trainer (length,
+periods, gradient aggregation), and the file itself, for `get_experiment_config()`.
 """
 
 import re
@@ -107,7 +107,8 @@ def read(document: Mapping[str, Any], *, source: str) -> Reading:
     values: JobValues = {
         "kind": "command",
         "command": list(_command(experiment)),
-        "data": {**experiment.data, "stoker": _for_user_code(experiment, document)},
+        "data": dict(experiment.data),
+        "origin": _origin(experiment, document),
         "resources": _resources(experiment),
         "environment": {"variables": {**_of_ranks(experiment), **_variables(experiment)}},
         "restarts": {"max_restarts": _max_restarts(experiment)},
@@ -225,18 +226,13 @@ def _in_batches(length: Length, experiment: Experiment, *, source: str) -> Lengt
     return Length(batches=max(length.count // size.value, 1))
 
 
-def _for_user_code(experiment: Experiment, document: Mapping[str, Any]) -> Document:
-    found: Document = {
-        "slots": max(_slots(experiment), 1),
+def _origin(experiment: Experiment, document: Mapping[str, Any]) -> Document:
+    return {
+        "platform": "determined",
+        "document": _without_secrets({name: value for name, value in document.items() if name != "data"}),
         "trainer": _trainer(experiment),
-        "experiment": _without_secrets({name: value for name, value in document.items() if name != "data"}),
+        "slots": max(_slots(experiment), 1),
     }
-    if (legacy := _legacy_trial(experiment)) is not None:
-        found["legacy_trial"] = legacy
-    if experiment.checkpoint_storage is not None:
-        names = ("save_experiment_best", "save_trial_best", "save_trial_latest")
-        found["checkpoints"] = {name: getattr(experiment.checkpoint_storage, name) for name in names}
-    return found
 
 
 def _without_secrets(value: Any) -> Any:

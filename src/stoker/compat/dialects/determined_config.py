@@ -323,13 +323,6 @@ class Experiment(Model):
         errors.raise_any("hyperparameters")
         return space
 
-    @field_validator("data")
-    @classmethod
-    def _data_leaves_our_word(cls, data: dict[str, Any]) -> dict[str, Any]:
-        if "stoker" in data:
-            raise ValueError("`stoker` in it is taken: the experiment's settings are handed on under that name")
-        return data
-
     @model_validator(mode="after")
     def _has_something_to_run(self) -> Self:
         if (self.entrypoint is None) == (self.entrypoint_script is None):

@@ -66,6 +66,7 @@ def _contradictions(training: Mapping[str, Any]) -> Iterator[str]:
 def _values(document: Mapping[str, Any], training: Mapping[str, Any]) -> JobValues:
     scheduling = training.get("scheduling") or {}
     job: Any = _given(
+        origin={"platform": "aiplatform"},
         name=document.get("jobId"),
         labels=document.get("labels"),
         module=training.get("pythonModule"),

@@ -33,7 +33,8 @@ from stoker.compat.eras.images import (
     without_bounds,
 )
 from stoker.compat.eras.refusals import refusal
-from stoker.errors import UsageError
+from stoker.errors import NotFoundError, UsageError
+from stoker.submission.reading import origin_of
 
 if TYPE_CHECKING:
     from stoker.compat.eras.images import Uses
@@ -82,7 +83,7 @@ class Program:
     @cached_property
     def base(self) -> Base:
         """The image that its Dockerfile starts from, if it has one; else AI Platform's."""
-        own = self.values.get("data", {}).get("stoker", {}).get("base")
+        own = origin_of(self.values).get("image")
         return base_of(own) if own else self.image
 
     @property
@@ -207,7 +208,7 @@ def _goes(program: Program, found: Supply, *, home: "Home") -> bool:
     spec = {**program.environment, "requirements": lines}
     try:
         return resolve({**spec, "python": found.python} if found.python else spec, home=home).installer != "pip"
-    except UsageError:
+    except (NotFoundError, UsageError):
         return False
 
 
@@ -466,7 +467,7 @@ def _can_be_had(
     spec = {**environment, "requirements": list(dict.fromkeys(requirements))}
     try:
         resolve({**spec, "python": python} if python else spec, home=home)
-    except UsageError:
+    except (NotFoundError, UsageError):
         return False
     return True
 

@@ -168,7 +168,7 @@ def _guessed(directory: Directory, findings: list[Finding]) -> JobValues:
         if len(modules) == 1:
             module = modules[0].removesuffix(".py").replace("/", ".")
             findings.append(Finding(Verdict.NOTE, "module", f"taken for what to run: {module}", modules[0]))
-            return {"module": module}
+            return {"module": module, "origin": {"platform": "aiplatform"}}
     if dockerfiles:
         text = "it has no ENTRYPOINT or CMD that can be read"
         findings.append(Finding(Verdict.CANNOT, "container", text, dockerfiles[0]))

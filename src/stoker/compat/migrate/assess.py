@@ -7,10 +7,11 @@ from pathlib import Path
 from stoker.compat.eras.refusals import UNSUPPORTED
 from stoker.compat.migrate import aiplatform, determined
 from stoker.compat.migrate.directory import Directory, read_directory
-from stoker.compat.migrate.findings import Assessment, Finding, Platform, Verdict
+from stoker.compat.migrate.findings import Assessment, Finding, Verdict
 from stoker.compat.migrate.supplied import with_supply
-from stoker.errors import StokerError, UsageError
+from stoker.errors import NotFoundError, StokerError, UsageError
 from stoker.host.home import Home
+from stoker.origin import Platform
 from stoker.packaging.check import Report, check
 from stoker.packaging.project import read_project
 from stoker.packaging.tree import source_of_directory, walk
@@ -42,7 +43,7 @@ def assess(path: Path, *, home: Home, platform: Platform | None = None, look_up:
         below = read_directory(path / folder) if folder else directory
         values, of_code = _of_code(below, values, home, look_up=look_up)
         findings += [replace(one, where=f"{folder}/{one.where}") if folder and one.where else one for one in of_code]
-    except UsageError as error:  # of a setup.py or a requirements.txt: nothing more can be known
+    except (NotFoundError, UsageError) as error:  # of a setup.py or a requirements.txt: nothing more can be known
         findings.append(Finding(Verdict.CANNOT, "project", str(error)))
     findings += _nowhere(directory, values)
     if _runnable(values) and not any(finding.verdict is Verdict.CANNOT for finding in findings):
@@ -96,7 +97,7 @@ def _chosen(path: Path, found: dict[Platform, list[str]]) -> Platform:
     if not named:
         raise UsageError(
             f"{path} was written for neither AI Platform nor Determined: it has no experiment file, no script that"
-            " submits a job, no trainer/task.py. To run any code, see `stoker jobs submit command --help`."
+            " submits a job, no trainer/task.py. To run any command as a job, see `stoker cmd run --help`."
         )
     if len(named) > 1:
         reasons = "; ".join(f"{platform.in_words}: {found[platform][0]}" for platform in named)

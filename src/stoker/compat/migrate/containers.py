@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from stoker.packaging.requirements import as_of_today, without_comment
-from stoker.submission.reading import EnvironmentValues, JobValues
+from stoker.submission.reading import Document, EnvironmentValues, JobValues
 
 PIP = re.compile(r"(?:pip3?|python3?\s+-m\s+pip)\s+install\s+([^&|;]+)")
 _VALUED = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-c", "--constraint", "-t", "--target")
@@ -92,8 +92,10 @@ def as_job(words: list[str], container: Container, variables: dict[str, str]) ->
     """A container's command as a job's, with what it needs."""
     if words and _PYTHON.fullmatch(words[0]):
         words = ["python", *words[1:]]
-    said = {"container": True, **({"base": container.base} if container.base else {})}
-    job: JobValues = {"kind": "command", "command": words, "data": {"stoker": said}}
+    origin: Document = {"platform": "aiplatform", "container": True}
+    if container.base:
+        origin["image"] = container.base
+    job: JobValues = {"kind": "command", "command": words, "origin": origin}
     environment: EnvironmentValues = {}
     if lines := list(container.requirements):
         environment["requirements"] = lines

@@ -3,16 +3,8 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from stoker.origin import Platform
 from stoker.submission.reading import JobValues
-
-
-class Platform(StrEnum):
-    AI_PLATFORM = "aiplatform"
-    DETERMINED = "determined"
-
-    @property
-    def in_words(self) -> str:
-        return {"aiplatform": "Google AI Platform Training", "determined": "Determined"}[self.value]
 
 
 class Verdict(StrEnum):

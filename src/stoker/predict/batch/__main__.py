@@ -17,7 +17,7 @@ from stoker.context import Context
 from stoker.errors import StokerError
 from stoker.host.home import Home
 from stoker.predict.base import Predictor
-from stoker.predict.batch.plan import DataFormat, Plan, awaited_plan, made_plan
+from stoker.predict.batch.plan import BatchPlan, DataFormat, make_plan, wait_for_plan
 from stoker.predict.batch.rows import ShardPredictor
 from stoker.predict.batch.writing import Counts, Output
 from stoker.predict.loading import MadeOn, load
@@ -103,11 +103,11 @@ def _load(settings: BatchSettings, *, home: Home) -> Predictor:
     )
 
 
-def _plan(settings: BatchSettings, context: Context, storage: Storage) -> Plan | None:
+def _plan(settings: BatchSettings, context: Context, storage: Storage) -> BatchPlan | None:
     job = str(context.job or "local")
     if context.rank != 0:
-        return awaited_plan(storage, job=job, output=settings.output_path, should_stop=context.should_stop)
-    return made_plan(
+        return wait_for_plan(storage, job=job, output=settings.output_path, should_stop=context.should_stop)
+    return make_plan(
         storage,
         job=job,
         data_format=settings.data_format,
@@ -117,7 +117,7 @@ def _plan(settings: BatchSettings, context: Context, storage: Storage) -> Plan |
     )
 
 
-def _open_shards(plan: Plan, output: Output, context: Context) -> Iterator[int]:
+def _open_shards(plan: BatchPlan, output: Output, context: Context) -> Iterator[int]:
     done = output.done()
     return (number for number in range(context.rank, len(plan.shards), context.world_size) if number not in done)
 

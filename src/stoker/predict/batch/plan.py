@@ -41,7 +41,7 @@ class Shard(Model):
     row: int | None = 1
 
 
-class Plan(Model):
+class BatchPlan(Model):
     """All shards, in the order of the inputs."""
 
     job: str
@@ -58,9 +58,9 @@ def plan_url(output: str) -> str:
     return f"{output.rstrip('/')}/{FOLDER}/plan.json"
 
 
-def made_plan(
+def make_plan(
     storage: Storage, *, job: str, data_format: DataFormat, inputs: Sequence[str], output: str, ranks: int
-) -> Plan:
+) -> BatchPlan:
     """The plan kept for this job, or a new one. UsageError if inputs changed, or the output is another job's."""
     files = tuple(listed(storage, inputs, output=output))
     kept = read_plan(storage, output)
@@ -76,21 +76,21 @@ def made_plan(
     shards = tuple(
         shard for number, file in enumerate(files) for shard in _cut(storage, number, file, data_format, target)
     )
-    plan = Plan(job=job, data_format=data_format, files=files, shards=shards)
+    plan = BatchPlan(job=job, data_format=data_format, files=files, shards=shards)
     with storage.open_url(plan_url(output), "wb") as stream:
         stream.write(plan.model_dump_json().encode())
     return plan
 
 
-def read_plan(storage: Storage, output: str) -> Plan | None:
+def read_plan(storage: Storage, output: str) -> BatchPlan | None:
     try:
         with storage.open_url(plan_url(output)) as stream:
-            return Plan.model_validate_json(stream.read())
+            return BatchPlan.model_validate_json(stream.read())
     except NotFoundError:
         return None
 
 
-def awaited_plan(storage: Storage, *, job: str, output: str, should_stop: Callable[[], bool]) -> Plan | None:
+def wait_for_plan(storage: Storage, *, job: str, output: str, should_stop: Callable[[], bool]) -> BatchPlan | None:
     """The plan that rank 0 makes; None if told to stop before it is there. Should rank 0 die, we are told."""
     while not should_stop():
         plan = read_plan(storage, output)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from stoker.errors import StokerError
 from stoker.formats.tfrecord import HEAD_BYTES, TAIL_BYTES, is_whole, length_in
-from stoker.predict.batch.plan import Plan, Shard, is_gzip, last_line_end
+from stoker.predict.batch.plan import BatchPlan, Shard, is_gzip, last_line_end
 from stoker.storage import Storage
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Block:
     rows: tuple[Row, ...] = ()
 
 
-def read_blocks(storage: Storage, plan: Plan, shard: Shard) -> Iterator[Block]:
+def read_blocks(storage: Storage, plan: BatchPlan, shard: Shard) -> Iterator[Block]:
     """All of a shard, a few megabytes at a time."""
     url = plan.files[shard.file].url
     if plan.data_format == "parquet":

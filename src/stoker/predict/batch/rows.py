@@ -11,13 +11,12 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
 from stoker.errors import ConfigError, InstanceError
-from stoker.host.prefetch import made_ahead
+from stoker.host.prefetch import prefetch
 from stoker.predict.base import Instance, Prediction, Predictor, TablePredictor
-from stoker.predict.batch.plan import Plan
+from stoker.predict.batch.plan import BatchPlan
 from stoker.predict.batch.reading import Block, Row, read_blocks, read_header, split_lines
 from stoker.predict.batch.writing import Output, ShardWriter
 from stoker.predict.instances.csv import csv_instance, header_of
@@ -45,7 +44,7 @@ class Header:
     line: bytes  # as it is in the file
 
 
-class _ToldToStop(Exception):
+class _StopRequested(Exception):
     """Leaves a shard undone."""
 
 
@@ -61,7 +60,7 @@ class ShardPredictor:
     """One model, for any number of shards."""
 
     def __init__(
-        self, storage: Storage, plan: Plan, predictor: Predictor, *, batch_size: int, instance_key: str | None
+        self, storage: Storage, plan: BatchPlan, predictor: Predictor, *, batch_size: int, instance_key: str | None
     ) -> None:
         self._storage, self._plan, self._predictor = storage, plan, predictor
         self._batch_size, self._key = batch_size, instance_key
@@ -70,13 +69,14 @@ class ShardPredictor:
 
     def predict(self, numbers: Sequence[int], output: Output, *, should_stop: Callable[[], bool]) -> Iterator[int]:
         """Write these shards, each whole; yields the number of each that is done, and ends early when told to stop."""
-        with suppress(_ToldToStop):
-            for number, blocks in groupby(self._with_lines(self._blocks(numbers)), key=lambda found: found[0]):
+        with suppress(_StopRequested):
+            blocks = self._blocks_with_lines(numbers)
+            for number in numbers:
                 with output.shard(number) as writer:
-                    self._write(number, ((block, lines) for _, block, lines in blocks), writer, should_stop)
+                    self._write_shard(number, blocks, writer, should_stop)
                 yield number
 
-    def _write(
+    def _write_shard(
         self,
         number: int,
         blocks: "Iterator[tuple[Block | None, Lines | None]]",
@@ -87,32 +87,34 @@ class ShardPredictor:
         work = _Work(self._predictor, writer, self._plan.files[file].url, self._key, self._batch_size, should_stop)
         for block, lines in blocks:
             if should_stop():
-                raise _ToldToStop
+                raise _StopRequested
+            if block is None:
+                return
             if lines is not None:
                 writer.add_lines(lines.text, lines.count)
-            elif block is not None:
+            else:
                 work.rows(self._rows(block, file), self._convert(file))
 
-    def _blocks(self, numbers: Sequence[int]) -> "Iterator[tuple[int, Block | None]]":
-        """Of one shard after another; behind each of them None, so that one without rows is there too."""
-        for number in numbers:
-            shard = self._plan.shards[number]
-            yield from ((number, block) for block in read_blocks(self._storage, self._plan, shard))
-            yield number, None
+    def _blocks_with_lines(self, numbers: Sequence[int]) -> "Iterator[tuple[Block | None, Lines | None]]":
+        """All blocks, each with the lines to write for it (None: predict row by row). A None ends each shard.
 
-    def _with_lines(
-        self, blocks: "Iterator[tuple[int, Block | None]]"
-    ) -> "Iterator[tuple[int, Block | None, Lines | None]]":
-        """The same, with what is to be written for a block; None when it must be done row by row."""
+        One stream, not one for each shard: the next shard is read while the last blocks of this one are predicted.
+        """
         if self._plan.data_format not in ("csv", "parquet") or not isinstance(self._predictor, TablePredictor):
-            return ((number, block, None) for number, block in blocks)
+            return ((block, None) for _file, block in self._blocks(numbers))
 
-        def make(numbered: tuple[int, Block | None]) -> tuple[int, Block | None, Lines | None]:
-            number, block = numbered
-            lines = self._by_table(block, self._plan.shards[number].file) if block is not None else None
-            return number, block, lines
+        def predict(of_file: tuple[int, Block | None]) -> tuple[Block | None, Lines | None]:
+            file, block = of_file
+            return block, None if block is None else self._by_table(block, file)
 
-        return made_ahead(make, blocks, at_once=_threads())
+        return prefetch(predict, self._blocks(numbers), at_once=_threads())
+
+    def _blocks(self, numbers: Sequence[int]) -> Iterator[tuple[int, Block | None]]:
+        """The blocks of one shard after another, each with the number of its file; None behind each shard's last."""
+        for shard in (self._plan.shards[number] for number in numbers):
+            for block in read_blocks(self._storage, self._plan, shard):
+                yield shard.file, block
+            yield shard.file, None
 
     def _by_table(self, block: Block, file: int) -> "Lines | None":
         from stoker.predict.batch.tables import from_csv, from_table, lines_of  # noqa: PLC0415 -- pyarrow is an extra
@@ -190,7 +192,7 @@ class _Work:
     should_stop: Callable[[], bool]
 
     def rows(self, rows: Iterator[Row], convert: Convert) -> None:
-        """Raises _ToldToStop before the end if so: a slow model takes longer for a block than a stop may."""
+        """Raises _StopRequested before the end if so: a slow model takes longer for a block than a stop may."""
         batch: list[tuple[Row, Any, Instance]] = []
         for row in rows:
             if row.problem:
@@ -204,7 +206,7 @@ class _Work:
                 self._error(row, error.field, error.reason)
             if len(batch) >= self.batch_size:
                 if self.should_stop():
-                    raise _ToldToStop
+                    raise _StopRequested
                 self._flush(batch)
         self._flush(batch)
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from stoker.errors import NotFoundError
-from stoker.predict.batch.plan import FOLDER, Plan
+from stoker.predict.batch.plan import FOLDER, BatchPlan
 from stoker.schema.model import Model
 from stoker.storage import Place, Storage
 from stoker.storage.draft import Draft
@@ -33,7 +33,7 @@ class Counts(Model):
 class Output:
     """The folder that all ranks write to."""
 
-    def __init__(self, storage: Storage, url: str, plan: Plan) -> None:
+    def __init__(self, storage: Storage, url: str, plan: BatchPlan) -> None:
         self._storage, self._plan = storage, plan
         self.url = url.rstrip("/")
         self._known: dict[int, Counts] = {}
@@ -64,7 +64,7 @@ class Output:
 class ShardWriter:
     """A shard's two files in the making; a `with` block left by an exception leaves neither."""
 
-    def __init__(self, storage: Storage, output: Output, plan: Plan, number: int) -> None:
+    def __init__(self, storage: Storage, output: Output, plan: BatchPlan, number: int) -> None:
         self._output, self._number = output, number
         self._results = _File(storage, f"{output.url}/{plan.name('results', number)}", plan.job)
         self._errors = _File(storage, f"{output.url}/{plan.name('errors_stats', number)}", plan.job)

@@ -24,7 +24,8 @@ from stoker.host.home import Home
 from stoker.predict.base import Predictor
 from stoker.schema.bundle import FieldSpec, ModelCard, Signature
 
-_SCRIPT = Path(__file__).parent / "provided" / "stoker_old_model.py"
+# In a folder of its own, which Python puts on its path: tensorflow.py here would hide the library.
+_SCRIPT = Path(__file__).parent / "scripts" / "model_process.py"
 _PICKLES = ("model.joblib", "model.pkl")
 # In a pickle, an estimator's field and its value: "_sklearn_version", then a few bytes of opcodes, then "0.20.4".
 _MADE_BY = re.compile(rb"_sklearn_version.{1,12}?(\d+\.\d+(?:\.\d+)?(?:\.post\d+|rc\d+)?)", re.DOTALL)

@@ -15,8 +15,8 @@ from stoker.predict.online.batching import Batcher
 from stoker.predict.online.compute import Outcome
 from stoker.predict.online.encoding import encode
 from stoker.predict.online.failures import Refusal, in_words
-from stoker.predict.online.http import Exchange
-from stoker.predict.online.meters import Meters
+from stoker.predict.online.http import Request
+from stoker.predict.online.metrics import Metrics
 from stoker.predict.online.openapi import document
 
 logger = logging.getLogger(__name__)
@@ -63,14 +63,14 @@ class Route:
 
 
 class App:
-    """Answers exchanges with the model that is served just then."""
+    """Answers requests with the model that is served just then."""
 
-    def __init__(self, served: Served, *, meters: Meters, token: str | None) -> None:
+    def __init__(self, served: Served, *, metrics: Metrics, token: str | None) -> None:
         self.served = served
-        self._meters = meters
+        self._metrics = metrics
         self._token = None if token is None else b"Bearer " + token.encode()
         self._routes: dict[bytes, Route] = {}
-        self._actions: dict[str, Callable[[Exchange], None]] = {
+        self._actions: dict[str, Callable[[Request], None]] = {
             "predict": self._predict,
             "infer": self._infer,
             "describe": self._describe,
@@ -80,74 +80,74 @@ class App:
             "live": self._health,
             "ready": self._health,
             "health": self._health,
-            "metrics": self._metrics,
+            "metrics": self._show_metrics,
             "openapi": self._openapi,
         }
 
-    def refuse(self, exchange: Exchange) -> tuple[int, str] | None:
+    def refuse(self, request: Request) -> tuple[int, str] | None:
         """Before the body is read: who may not, what is not there, what is not understood."""
         try:
-            route = self._route(exchange.target)
+            route = self._route(request.target)
             if self._token is not None and route.action not in _OPEN:
-                self._check_token(exchange.headers.get(b"authorization", b""))
-            if exchange.method != route.method and (exchange.method, route.method) != (b"HEAD", b"GET"):
-                raise Refusal(405, f"Use {route.method.decode()} here, not {exchange.method.decode()}.")
-            encoding = exchange.headers.get(b"content-encoding", b"identity").lower()
+                self._check_token(request.headers.get(b"authorization", b""))
+            if request.method != route.method and (request.method, route.method) != (b"HEAD", b"GET"):
+                raise Refusal(405, f"Use {route.method.decode()} here, not {request.method.decode()}.")
+            encoding = request.headers.get(b"content-encoding", b"identity").lower()
             if encoding != b"identity":
                 raise Refusal(415, f"Content-Encoding {encoding.decode('latin-1')} is not taken: send the body plain.")
         except Refusal as refusal:
             return refusal.status, str(refusal)
         return None
 
-    def answer(self, exchange: Exchange) -> None:
-        route = self._route(exchange.target)
+    def answer(self, request: Request) -> None:
+        route = self._route(request.target)
         try:
             if route.model is not None:
                 self._check_model(route)
-            self._actions[route.action](exchange)
+            self._actions[route.action](request)
         except Exception as error:  # noqa: BLE001  the worker must survive whatever a request brings
-            self._fail(exchange, error)
+            self._fail(request, error)
 
-    def fail(self, exchange: Exchange, status: int, message: str) -> None:
+    def fail(self, request: Request, status: int, message: str) -> None:
         headers = b"retry-after: 1\r\n" if status == 429 else b""
         if status == 401:
             headers = b"www-authenticate: Bearer\r\n"
         elif status == 405:
-            headers = b"allow: %b\r\n" % self._route(exchange.target).method
-        exchange.reply(status, encode({"error": message}), headers=headers)
+            headers = b"allow: %b\r\n" % self._route(request.target).method
+        request.reply(status, encode({"error": message}), headers=headers)
 
-    def _predict(self, exchange: Exchange) -> None:
-        exchange.route = "predict"
+    def _predict(self, request: Request) -> None:
+        request.route = "predict"
         served = self.served
-        instances = bodies.instances_of(exchange, served.predictor.card)
-        served.batcher.submit(instances, partial(self._predicted, exchange))
+        instances = bodies.instances_of(request, served.predictor.card)
+        served.batcher.submit(instances, partial(self._predicted, request))
 
-    def _predicted(self, exchange: Exchange, outcome: Outcome) -> None:
+    def _predicted(self, request: Request, outcome: Outcome) -> None:
         try:
             if isinstance(outcome, BaseException):
-                self._fail(exchange, outcome)
+                self._fail(request, outcome)
             else:
-                exchange.reply(200, b'{"predictions": ' + encode(outcome) + b"}")
+                request.reply(200, b'{"predictions": ' + encode(outcome) + b"}")
         except Exception as error:  # noqa: BLE001  a prediction that JSON cannot hold
-            self._fail(exchange, error)
+            self._fail(request, error)
 
-    def _infer(self, exchange: Exchange) -> None:
-        exchange.route = "infer"
+    def _infer(self, request: Request) -> None:
+        request.route = "infer"
         served = self.served
-        request = inference.read(bodies.json_of(exchange.body), served.predictor.card.signature)
-        served.batcher.submit(request.instances, partial(self._inferred, exchange, served, request))
+        infer = inference.read(bodies.json_of(request.body), served.predictor.card.signature)
+        served.batcher.submit(infer.instances, partial(self._inferred, request, served, infer))
 
-    def _inferred(self, exchange: Exchange, served: Served, request: inference.InferRequest, outcome: Outcome) -> None:
+    def _inferred(self, request: Request, served: Served, infer: inference.InferRequest, outcome: Outcome) -> None:
         try:
             if isinstance(outcome, BaseException):
                 raise outcome
-            outputs = inference.outputs_of(outcome, request, served.predictor.card.signature)
-            reply = {"model_name": served.name, "model_version": served.version, "id": request.id, "outputs": outputs}
-            exchange.reply(200, encode({key: value for key, value in reply.items() if value is not None}))
+            outputs = inference.outputs_of(outcome, infer, served.predictor.card.signature)
+            reply = {"model_name": served.name, "model_version": served.version, "id": infer.id, "outputs": outputs}
+            request.reply(200, encode({key: value for key, value in reply.items() if value is not None}))
         except BaseException as error:  # noqa: BLE001  as above
-            self._fail(exchange, error)
+            self._fail(request, error)
 
-    def _describe(self, exchange: Exchange) -> None:
+    def _describe(self, request: Request) -> None:
         served = self.served
         card = served.predictor.card
         body = {
@@ -158,37 +158,37 @@ class App:
             "labels": card.labels,
             "metrics": card.metrics,
         }
-        exchange.reply(200, encode(body))
+        request.reply(200, encode(body))
 
-    def _metadata(self, exchange: Exchange) -> None:
+    def _metadata(self, request: Request) -> None:
         served = self.served
-        exchange.reply(200, encode(inference.metadata(served.name, served.version, served.predictor.card)))
+        request.reply(200, encode(inference.metadata(served.name, served.version, served.predictor.card)))
 
-    def _model_ready(self, exchange: Exchange) -> None:
-        exchange.reply(200, encode({"name": self.served.name, "ready": True}))
+    def _model_ready(self, request: Request) -> None:
+        request.reply(200, encode({"name": self.served.name, "ready": True}))
 
-    def _server(self, exchange: Exchange) -> None:
-        exchange.reply(200, encode({"name": "stoker", "version": version_of("stoker"), "extensions": []}))
+    def _server(self, request: Request) -> None:
+        request.reply(200, encode({"name": "stoker", "version": version_of("stoker"), "extensions": []}))
 
-    def _health(self, exchange: Exchange) -> None:
+    def _health(self, request: Request) -> None:
         served = self.served
-        exchange.reply(
+        request.reply(
             200, encode({"live": True, "ready": True, "status": "ok", "model": served.name, "version": served.version})
         )
 
-    def _metrics(self, exchange: Exchange) -> None:
-        page = self._meters.page(model=self.served.name, version=self.served.version or "")
-        exchange.reply(200, page.encode(), kind=_METRICS_KIND)
+    def _show_metrics(self, request: Request) -> None:
+        page = self._metrics.page(model=self.served.name, version=self.served.version or "")
+        request.reply(200, page.encode(), kind=_METRICS_KIND)
 
-    def _openapi(self, exchange: Exchange) -> None:
+    def _openapi(self, request: Request) -> None:
         served = self.served
-        exchange.reply(200, encode(document(served.name, served.version, served.predictor.card)))
+        request.reply(200, encode(document(served.name, served.version, served.predictor.card)))
 
-    def _fail(self, exchange: Exchange, error: BaseException) -> None:
+    def _fail(self, request: Request, error: BaseException) -> None:
         status, message = in_words(error)
         if status >= 500 and not isinstance(error, TimeoutError):
             logger.error("%s", message, exc_info=error)
-        self.fail(exchange, status, message)
+        self.fail(request, status, message)
 
     def _route(self, target: bytes) -> Route:
         route = self._routes.get(target)

@@ -7,7 +7,7 @@ from typing import Any
 from stoker.predict.base import Instance
 from stoker.predict.instances import csv, example, tfrecord
 from stoker.predict.online.failures import Refusal
-from stoker.predict.online.http import Exchange
+from stoker.predict.online.http import Request
 from stoker.schema.bundle import ModelCard
 
 _DECODE = json.JSONDecoder().decode
@@ -16,18 +16,18 @@ _BOM = b"\xef\xbb\xbf"
 _SIGNATURES = (None, "", "serving_default", "predict")
 
 
-def instances_of(exchange: Exchange, card: ModelCard) -> list[Instance]:
+def instances_of(request: Request, card: ModelCard) -> list[Instance]:
     """At least one. UsageError, Refusal or InstanceError say what is wrong and where."""
-    kind = exchange.headers.get(b"content-type", b"")
+    kind = request.headers.get(b"content-type", b"")
     if kind == b"application/json":
-        return _of_json(exchange.body)
+        return _of_json(request.body)
     kind = kind.partition(b";")[0].strip().lower()
     if kind == b"text/csv":
-        return _of_csv(exchange.body, card)
+        return _of_csv(request.body, card)
     if kind == b"application/x-tfrecord":
-        return _of_tfrecord(exchange.body, card)
+        return _of_tfrecord(request.body, card)
     # Whatever else it is called: `curl -d` says it is a form.
-    return _of_json(exchange.body)
+    return _of_json(request.body)
 
 
 def json_of(body: bytes) -> Any:

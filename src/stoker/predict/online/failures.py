@@ -1,6 +1,6 @@
 """Which status an error is answered with, and in what words."""
 
-from stoker.errors import StokerError, UsageError
+from stoker.errors import ConflictError, NotFoundError, StokerError, UsageError
 from stoker.predict.online.batching import BusyError
 
 # What models raise for input they cannot take, when they do not say InstanceError.
@@ -24,7 +24,7 @@ def in_words(error: BaseException) -> tuple[int, str]:
         return 504, message
     if isinstance(error, BusyError):
         return 429, message
-    if isinstance(error, UsageError):
+    if isinstance(error, UsageError | NotFoundError | ConflictError):
         return 400, message
     if isinstance(error, StokerError):
         return 500, f"The model failed: {message}"

@@ -25,7 +25,7 @@ _PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
 JSON = b"application/json"
 
 
-class Exchange:
+class Request:
     """One request, and the way to answer it: `reply`, exactly once."""
 
     __slots__ = ("body", "connection", "headers", "keep", "method", "refusal", "route", "since", "target")
@@ -39,23 +39,23 @@ class Exchange:
         self.body: bytes = b""
         self.keep = False
         self.refusal: tuple[int, str] | None = None
-        self.route = "other"  # for the meters
+        self.route = "other"  # for the metrics
 
     def reply(self, status: int, body: bytes, *, kind: bytes = JSON, headers: bytes = b"") -> None:
         """`headers` are whole lines, each with its end."""
         self.connection.send(self, status, body, kind, headers)
 
 
-class Door:
+class HttpServer:
     """What all connections of a worker share: who answers, what is refused, and when it is time to go."""
 
     def __init__(
         self,
-        answer: Callable[[Exchange], None],
+        answer: Callable[[Request], None],
         *,
-        refuse: Callable[[Exchange], tuple[int, str] | None],
-        fail: Callable[[Exchange, int, str], None],
-        observe: Callable[[Exchange, int, float], None],
+        refuse: Callable[[Request], tuple[int, str] | None],
+        fail: Callable[[Request, int, str], None],
+        observe: Callable[[Request, int, float], None],
         max_body_bytes: int,
         timeout_s: float,
     ) -> None:
@@ -105,14 +105,14 @@ class Door:
 class Connection(asyncio.Protocol):
     """One client. Its requests are answered one after the other, in their order."""
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, server: HttpServer) -> None:
+        self._server = server
         self._parser = httptools.HttpRequestParser(self)
-        self._incoming: Exchange | None = None  # not all of it is here yet
+        self._incoming: Request | None = None  # not all of it is here yet
         self._chunks: list[bytes] = []
         self._size = 0
-        self._waiting: deque[Exchange] = deque()
-        self._active: Exchange | None = None
+        self._waiting: deque[Request] = deque()
+        self._active: Request | None = None
         self._is_deaf = False  # nothing that still comes is of interest
         self._can_write = True
         self._is_paused = False
@@ -122,11 +122,11 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._door.connections.add(self)
+        self._server.connections.add(self)
         self.deadline = monotonic() + _IDLE_S
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._door.connections.discard(self)
+        self._server.connections.discard(self)
         self._is_deaf = True
         self._waiting.clear()
 
@@ -161,11 +161,11 @@ class Connection(asyncio.Protocol):
         if self._is_deaf:
             return
         now = monotonic()
-        self._incoming = Exchange(self, now)
+        self._incoming = Request(self, now)
         self._chunks = []
         self._size = 0
         if self._active is None:
-            self.deadline = now + self._door.timeout_s
+            self.deadline = now + self._server.timeout_s
 
     def on_url(self, url: bytes) -> None:
         if self._incoming is not None:
@@ -178,16 +178,16 @@ class Connection(asyncio.Protocol):
             self._count_head(len(name) + len(value))
 
     def on_headers_complete(self) -> None:
-        exchange = self._incoming
-        if exchange is None:
+        request = self._incoming
+        if request is None:
             return
-        exchange.method = self._parser.get_method()
+        request.method = self._parser.get_method()
         self._size = 0
-        headers = exchange.headers
+        headers = request.headers
         length = headers.get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > self._door.max_body_bytes:
+        if not length.isdigit() or int(length) > self._server.max_body_bytes:
             self._refuse(413, self._too_large())
-        elif (refusal := self._door.refuse(exchange)) is not None:
+        elif (refusal := self._server.refuse(request)) is not None:
             self._refuse(*refusal)
         elif headers.get(b"expect", b"").lower() == b"100-continue":
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -196,36 +196,36 @@ class Connection(asyncio.Protocol):
         if self._incoming is None:
             return
         self._size += len(body)
-        if self._size > self._door.max_body_bytes:
+        if self._size > self._server.max_body_bytes:
             self._refuse(413, self._too_large())
         else:
             self._chunks.append(body)
 
     def on_message_complete(self) -> None:
-        exchange = self._incoming
-        if exchange is None:
+        request = self._incoming
+        if request is None:
             return
         self._incoming = None
         chunks = self._chunks
-        exchange.body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        request.body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         self._chunks = []
-        exchange.keep = self._parser.should_keep_alive()
-        self._take(exchange)
+        request.keep = self._parser.should_keep_alive()
+        self._take(request)
 
     # What the application calls, and the rest.
 
-    def send(self, exchange: Exchange, status: int, body: bytes, kind: bytes, headers: bytes) -> None:
-        assert exchange is self._active, "answered twice"
-        door = self._door
+    def send(self, request: Request, status: int, body: bytes, kind: bytes, headers: bytes) -> None:
+        assert request is self._active, "answered twice"
+        server = self._server
         now = monotonic()
-        door.observe(exchange, status, now - exchange.since)
-        keep = exchange.keep and not door.is_closing
+        server.observe(request, status, now - request.since)
+        keep = request.keep and not server.is_closing
         if not keep:
             headers += b"connection: close\r\n"
         head = b"HTTP/1.1 %d %b\r\ndate: %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n%b\r\n" % (
             status,
             _PHRASES.get(status, b"-"),
-            door.date,
+            server.date,
             kind,
             len(body),
             headers,
@@ -233,13 +233,13 @@ class Connection(asyncio.Protocol):
         self._active = None
         if self._transport.is_closing():
             return
-        self._transport.write(head if exchange.method == b"HEAD" else head + body)
+        self._transport.write(head if request.method == b"HEAD" else head + body)
         if not keep:
             self._hang_up()
             return
-        self.deadline = now + (door.timeout_s if self._incoming is not None else _IDLE_S)
+        self.deadline = now + (server.timeout_s if self._incoming is not None else _IDLE_S)
         if self._waiting:
-            door.loop.call_soon(self._next)  # not at once: a thousand pipelined requests would be as many frames
+            server.loop.call_soon(self._next)  # not at once: a thousand pipelined requests would be as many frames
 
     def leave_if_idle(self) -> None:
         if self._active is None and not self._waiting and self._incoming is None:
@@ -248,41 +248,41 @@ class Connection(asyncio.Protocol):
     def expire(self) -> None:
         """Too long without a word, or with half a request."""
         if self._incoming is not None and self._active is None and not self._is_deaf:
-            self._refuse(408, f"The request did not arrive within {self._door.timeout_s:g} s.")
+            self._refuse(408, f"The request did not arrive within {self._server.timeout_s:g} s.")
         else:
             self.abort()
 
     def abort(self) -> None:
         self._transport.abort()
-        self._door.connections.discard(self)
+        self._server.connections.discard(self)
 
-    def _take(self, exchange: Exchange) -> None:
-        self._waiting.append(exchange)
+    def _take(self, request: Request) -> None:
+        self._waiting.append(request)
         if self._active is None and len(self._waiting) == 1:
             self._next()
 
     def _next(self) -> None:
         if self._active is not None or not self._waiting or not self._can_write:
             return
-        exchange = self._active = self._waiting.popleft()
+        request = self._active = self._waiting.popleft()
         self.deadline = math.inf  # the model's time is watched elsewhere
         if self._is_paused and not self._waiting:
             self._is_paused = False
             self._transport.resume_reading()
-        if exchange.refusal is not None:
-            self._door.fail(exchange, *exchange.refusal)
+        if request.refusal is not None:
+            self._server.fail(request, *request.refusal)
         else:
-            self._door.answer(exchange)
+            self._server.answer(request)
 
     def _refuse(self, status: int, message: str) -> None:
         """Answer what is only half here; nothing after it can be understood."""
-        exchange = self._incoming or Exchange(self, monotonic())
-        exchange.refusal = (status, message)
-        exchange.keep = False
+        request = self._incoming or Request(self, monotonic())
+        request.refusal = (status, message)
+        request.keep = False
         self._incoming = None
         self._chunks = []
         self._is_deaf = True
-        self._take(exchange)
+        self._take(request)
 
     def _count_head(self, size: int) -> None:
         self._size += size
@@ -290,7 +290,7 @@ class Connection(asyncio.Protocol):
             self._refuse(431, f"The headers are larger than {_HEAD_BYTES >> 10} kB.")
 
     def _too_large(self) -> str:
-        limit = self._door.max_body_bytes / 1e6
+        limit = self._server.max_body_bytes / 1e6
         return f"The body is larger than {limit:g} MB. Send fewer instances at a time, or serve with --max-body-mb."
 
     def _hang_up(self) -> None:

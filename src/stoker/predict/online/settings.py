@@ -17,7 +17,7 @@ class Limits(Model):
     timeout_s: Annotated[float, Field(gt=0)] = 60.0
 
 
-class Located(Model):
+class ModelLocation(Model):
     """Which model, which version of it, and the folder it lies in."""
 
     name: str
@@ -31,17 +31,17 @@ class Located(Model):
 class WorkerSettings(Model):
     """The first line a worker reads."""
 
-    located: Located
+    located: ModelLocation
     limits: Limits = Limits()
     trust_pickle: bool = False
     token: str | None = None
     listener: int  # a file descriptor that listens already
     reports: int = -1  # a file descriptor to write Reports to
-    meters: str  # the file of counters, shared by all workers
+    metrics: str  # the file of counters, shared by all workers
     slot: int  # this worker's place in it
 
 
-class Order(Model):
+class WorkerCommand(Model):
     """What a worker is told while it serves. `drain`: others serve now; finish, and leave when the clients have."""
 
     drain: bool = False

@@ -1,6 +1,6 @@
 """`python -m stoker.predict.online.worker`: one process that loads the model and answers, on a socket it was given.
 
-Its settings are the first line of its standard input, orders the lines after it. When that ends (its parent is gone)
+Its settings are the first line of its standard input, commands the lines after it. When that ends (its parent is gone)
 or on SIGTERM it takes no more, answers what it has, and leaves.
 """
 
@@ -21,9 +21,9 @@ import uvloop
 from stoker.errors import StokerError
 from stoker.predict.online.app import App, Served
 from stoker.predict.online.batching import Batcher
-from stoker.predict.online.http import Door, Exchange
-from stoker.predict.online.meters import Meters
-from stoker.predict.online.settings import Located, Order, Report, WorkerSettings
+from stoker.predict.online.http import HttpServer, Request
+from stoker.predict.online.metrics import Metrics
+from stoker.predict.online.settings import ModelLocation, Report, WorkerCommand, WorkerSettings
 
 if TYPE_CHECKING:
     from stoker.predict.base import Predictor
@@ -56,7 +56,7 @@ def main() -> int:
     os._exit(0)
 
 
-def load(located: Located, *, trust_pickle: bool) -> "Predictor":
+def load(located: ModelLocation, *, trust_pickle: bool) -> "Predictor":
     """The model, or a StokerError in one line, whatever its code does."""
     from stoker.predict.loading import MadeOn  # noqa: PLC0415  what it cannot import is a report, too
     from stoker.predict.loading import load as load_model  # noqa: PLC0415
@@ -101,10 +101,10 @@ class Worker:
         self._reports = reports
         self._loop = asyncio.get_running_loop()
         self._leave = asyncio.Event()
-        self._meters = Meters(Path(settings.meters), settings.slot)
-        self._app = App(self._served(settings.located, predictor), meters=self._meters, token=settings.token)
+        self._metrics = Metrics(Path(settings.metrics), settings.slot)
+        self._app = App(self._served(settings.located, predictor), metrics=self._metrics, token=settings.token)
         self._idle_s = 0.0  # how long silent connections are left open when we leave
-        self._door = Door(
+        self._server = HttpServer(
             self._app.answer,
             refuse=self._app.refuse,
             fail=self._app.fail,
@@ -123,12 +123,12 @@ class Worker:
         # What is loaded stays: the collector need not look through it again and again, which some request would pay.
         gc.collect()
         gc.freeze()
-        await self._door.open(socket.socket(fileno=self._settings.listener))
+        await self._server.open(socket.socket(fileno=self._settings.listener))
         ticking = asyncio.ensure_future(self._tick())
-        threading.Thread(target=self._hear, name="orders", daemon=True).start()
+        threading.Thread(target=self._read_commands, name="commands", daemon=True).start()
         self._reports.send(Report(serving=True))
         await self._leave.wait()
-        await self._door.close(grace_s=self._settings.limits.timeout_s + 1, idle_s=self._idle_s)
+        await self._server.close(grace_s=self._settings.limits.timeout_s + 1, idle_s=self._idle_s)
         ticking.cancel()
 
     async def _tick(self) -> None:
@@ -136,32 +136,32 @@ class Worker:
         while True:
             await asyncio.sleep(_TICK_S)
             now = time.monotonic()
-            self._door.tick(now)
+            self._server.tick(now)
             batcher = self._app.served.batcher
             batcher.tick(now)
-            self._meters.queue(batcher.depth)
+            self._metrics.set_queue(batcher.depth)
             if batcher.stuck_s(now) > limits.timeout_s * _STUCK_FACTOR + _STUCK_S:
                 logger.error("a call of the model does not return; this worker gives way to a new one")
                 os._exit(STUCK)
 
     def _hurry(self) -> None:
-        self._door.is_hurried = True
+        self._server.is_hurried = True
         self._leave.set()
 
-    def _hear(self) -> None:
+    def _read_commands(self) -> None:
         """A thread, since reading waits."""
         for line in sys.stdin.buffer:
-            if Order.model_validate_json(line).drain:
+            if WorkerCommand.model_validate_json(line).drain:
                 self._idle_s = _DRAIN_S
                 break
         self._loop.call_soon_threadsafe(self._leave.set)
 
-    def _served(self, located: Located, predictor: "Predictor") -> Served:
-        batcher = Batcher(predictor, limits=self._settings.limits, observe=self._meters.batch)
+    def _served(self, located: ModelLocation, predictor: "Predictor") -> Served:
+        batcher = Batcher(predictor, limits=self._settings.limits, observe=self._metrics.count_batch)
         return Served(located.name, located.version, predictor, batcher)
 
-    def _observe(self, exchange: Exchange, status: int, took_s: float) -> None:
-        self._meters.request(exchange.route, status, took_s)
+    def _observe(self, request: Request, status: int, took_s: float) -> None:
+        self._metrics.count_request(request.route, status, took_s)
 
 
 if __name__ == "__main__":

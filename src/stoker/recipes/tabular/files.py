@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pyarrow.lib import ArrowException, RecordBatch
 
 from stoker.errors import UsageError
-from stoker.host.prefetch import made_ahead
+from stoker.host.prefetch import prefetch
 from stoker.recipes.tabular.metadata import Metadata
 from stoker.storage import Storage
 
@@ -159,7 +159,7 @@ def _parsed(parser: "_CsvParser", texts: Iterator[bytes]) -> Iterator[pl.DataFra
             return text, None
 
     first_row = 1
-    for text, frame in made_ahead(parse, texts, at_once=_PARSED_AT_ONCE):
+    for text, frame in prefetch(parse, texts, at_once=_PARSED_AT_ONCE):
         # What is wrong is found again, for the row it is in: that was not known before the blocks before it.
         found = parser.parse(text, first_row) if frame is None else frame
         first_row += found.height
@@ -311,7 +311,7 @@ def _parquet_frames(
             frame = cast(pl.DataFrame, pl.from_arrow(batch))
             return as_kinds(frame, kinds, file=file, first_row=first_row, missing_values=metadata.missing_values)
 
-        yield from made_ahead(frame_of, _numbered(batches), at_once=_PARSED_AT_ONCE)
+        yield from prefetch(frame_of, _numbered(batches), at_once=_PARSED_AT_ONCE)
 
 
 def _numbered(batches: Iterable[RecordBatch]) -> Iterator[tuple[int, RecordBatch]]:

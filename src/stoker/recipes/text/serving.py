@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from stoker.schema.bundle import ModelCard
 
 _ROWS_AT_ONCE = 64
+_HERE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}  # no network, no code of the bundle's
 
 
 def load(folder: Path, card: "ModelCard") -> "TextPredictor":
     """The bundle's model, on a GPU if there is one."""
     try:
         with quiet():
-            model = transformers.AutoModelForSequenceClassification.from_pretrained(folder, local_files_only=True)
-            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+            model = transformers.AutoModelForSequenceClassification.from_pretrained(folder, **_HERE)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **_HERE)
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(f"{folder} holds no encoder that can be loaded: {str(error).splitlines()[0]}") from error
     return TextPredictor(card, model, tokenizer)

@@ -11,8 +11,8 @@ from stoker.server.live.fanout import Message, Source
 from stoker.server.live.wakeups import JOBS, POOLS, Live, job_topic, trials_topic
 from stoker.server.routes.jobs import with_reason
 from stoker.server.scheduling.scheduler import Scheduler
-from stoker.server.store.base import LogFilter, Store
-from stoker.server.store.page_store import Fresh, Line
+from stoker.server.store.store import Store
+from stoker.server.store.values import Fresh, Line, LogFilter
 from stoker.server.views.columns import as_json, finite
 from stoker.server.views.log_lines import Lines, LogLines
 

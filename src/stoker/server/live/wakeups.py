@@ -83,9 +83,6 @@ class Live:
         """There is more or less to run on, or of a cluster other nodes are free."""
         self._wake(POOLS, POOLS)
 
-    def logs_grew(self, job: str) -> None:
-        self._wake(job_topic(job), job)
-
     def run_ordered(self, run: str) -> None:
         """A run was told to stop."""
         self._wake(run_topic(run), run)

@@ -4,14 +4,14 @@ Only pure Python: nothing is built or installed, and what it needs must be in th
 """
 
 import shutil
-import tarfile
-import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from stoker.errors import UsageError
+from stoker.errors import StokerError, UsageError
+from stoker.formats.archive import unpack
 from stoker.storage import Storage
 
+_LIMIT_BYTES = 100_000_000  # it is Python source
 # What an sdist holds beside its packages.
 _NO_CODE = frozenset({"setup.py", "setup.cfg", "PKG-INFO", "MANIFEST.in", "pyproject.toml", "README.md", "README.rst"})
 
@@ -25,10 +25,7 @@ def unpack_code(storage: Storage, uris: Sequence[str], draft: Path, into: Path) 
         storage.copy(uri, f"{folder}/")
         file = next(folder.iterdir())
         unpacked = folder / "unpacked"
-        try:
-            _unpack(file, unpacked)
-        except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError) as error:
-            raise UsageError(f"{uri} cannot be unpacked: {error}.") from error
+        _unpack(file, unpacked, uri=uri)
         found = list(_code(unpacked))
         if not found:
             raise UsageError(f"{uri} holds no Python package or module.")
@@ -38,15 +35,13 @@ def unpack_code(storage: Storage, uris: Sequence[str], draft: Path, into: Path) 
             path.rename(into / path.name)
 
 
-def _unpack(file: Path, into: Path) -> None:
-    if file.name.endswith((".whl", ".zip")):
-        with zipfile.ZipFile(file) as archive:
-            archive.extractall(into)  # keeps to the folder: absolute names and `..` are made harmless
-    elif file.name.endswith((".tar.gz", ".tgz", ".tar")):
-        with tarfile.open(file) as archive:
-            archive.extractall(into, filter="data")
-    else:
-        raise UsageError(f"{file.name} is no archive: expected .tar.gz, .whl or .zip.")
+def _unpack(file: Path, into: Path, *, uri: str) -> None:
+    if not file.name.endswith((".whl", ".zip", ".tar.gz", ".tgz", ".tar")):
+        raise UsageError(f"{file.name} is not an archive: expected .tar.gz, .whl or .zip.")
+    try:
+        unpack(file, into, limit_bytes=_LIMIT_BYTES)
+    except StokerError as error:
+        raise UsageError(f"{uri} cannot be unpacked: {error}") from error
     for compiled in [*into.rglob("*.so"), *into.rglob("*.pyd")]:
         raise UsageError(f"{file.name} holds compiled code ({compiled.name}): install it in the runtime instead.")
     for cache in list(into.rglob("__pycache__")):

@@ -23,7 +23,7 @@ from stoker.schema.bundle import CARD, ModelCard, Origin
 from stoker.schema.registry import CHECKPOINT, NewVersion, Reference, Version
 from stoker.server.registry.code import unpack_code
 from stoker.server.registry.sources import Source, source_of_job
-from stoker.server.store.base import Store
+from stoker.server.store.store import Store
 from stoker.storage import Place, Storage
 
 MAX_FILES = 1000  # AI Platform's own limit

@@ -15,7 +15,7 @@ from stoker.schema.record import CheckpointRecord, Job, Trial
 from stoker.schema.registry import SavedModel
 from stoker.server.scheduling.launch import job_dir_of
 from stoker.server.searches.status import search_status
-from stoker.server.store.base import Store
+from stoker.server.store.store import Store
 from stoker.storage import Storage
 
 _MAX_LISTED = 20_000
@@ -99,9 +99,8 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for name, below in value.items():
-            if name != "stoker":  # our own part of `data`
-                yield from _texts(below)
+        for below in value.values():
+            yield from _texts(below)
     elif isinstance(value, list | tuple):
         for below in value:
             yield from _texts(below)

@@ -25,8 +25,8 @@ from stoker.schema.views import (
 )
 from stoker.server.routes.replies import reply
 from stoker.server.settings import Settings
-from stoker.server.store.base import Store
 from stoker.server.store.columns import flatten
+from stoker.server.store.store import Store
 from stoker.server.views.package_files import compare, list_files, read_file
 
 

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from stoker.errors import NotFoundError, UsageError
 from stoker.host.home import Home
+from stoker.origin import Platform
 from stoker.schema.job import JobSpec, Labels
 from stoker.schema.model import Model
 from stoker.schema.pool import replicas_for, total
@@ -21,9 +22,9 @@ from stoker.server.scheduling.launch import build_launch
 from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.searches.search import check_search, first_trial
 from stoker.server.settings import Settings, choose_pool
-from stoker.server.store.base import NewJob, Store
 from stoker.server.store.listing import sort_key
-from stoker.server.store.page_store import JobQuery
+from stoker.server.store.store import Store
+from stoker.server.store.values import JobQuery, NewJob
 from stoker.server.views.pools import Clusters
 
 _MAX_LISTED = 10_000
@@ -102,7 +103,7 @@ class JobRoutes:
 
         The same spec again is the same job (200). `dry_run`: what would be started, and nothing is stored.
         """
-        is_determineds = "experiment" in (spec.data.get("stoker") or {})
+        is_determineds = spec.origin is not None and spec.origin.platform is Platform.DETERMINED
         self.clusters.look_again()
         pool, note = choose_pool(
             spec.pool,
@@ -165,7 +166,7 @@ class JobRoutes:
 
     def get_checkpoints(self, job: str, trial: int | None = None) -> Response:
         """The checkpoints its runs have reported, oldest first; those of one trial with their metrics."""
-        return reply_many(self.store.pages.checkpoints(job, trial))
+        return reply_many(self.store.checkpoints(job, trial=trial))
 
     def _set_intent(self, job: str, intent: Intent, *, kill: bool = False) -> Response:
         return self._changed(self.store.set_intent(job, intent, by=self.owner, now=self.now(), kill=kill))

@@ -16,8 +16,9 @@ from stoker.schema.model import Model
 from stoker.schema.record import LogPage, MetricPoint
 from stoker.server.live.wakeups import Live, job_topic
 from stoker.server.routes.replies import KEEP_ALIVE, KEEP_ALIVE_S, EventStream, event_message, reply
-from stoker.server.store.base import LogFilter, MetricPage, Store
 from stoker.server.store.logs import check_filter
+from stoker.server.store.store import Store
+from stoker.server.store.values import LogFilter, MetricPage
 
 _PAGE_LINES = 10_000
 _METRICS_AT_ONCE = 1000

@@ -22,7 +22,7 @@ from stoker.schema.registry import (
 )
 from stoker.server.registry.registry import Registry
 from stoker.server.routes.replies import reply, reply_many
-from stoker.server.store.base import Store
+from stoker.server.store.store import Store
 
 
 @dataclass(frozen=True, slots=True)

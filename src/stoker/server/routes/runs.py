@@ -14,7 +14,7 @@ from stoker.schema.state import StopReason
 from stoker.server.live.wakeups import Live, run_topic
 from stoker.server.routes.replies import reply
 from stoker.server.scheduling.scheduler import Scheduler
-from stoker.server.store.base import Store
+from stoker.server.store.store import Store
 
 _EVENT_BATCH = {"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}}
 

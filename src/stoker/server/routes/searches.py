@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 from stoker.schema.record import JobTrial, SearchStatus, TrialList
 from stoker.server.routes.replies import reply
 from stoker.server.searches.status import SearchViews
-from stoker.server.store.base import Store
+from stoker.server.store.store import Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from stoker.server.live.wakeups import JOBS, Live
 from stoker.server.routes.jobs import with_reason
 from stoker.server.routes.replies import KEEP_ALIVE, KEEP_ALIVE_S, EventStream, event_message, reply, reply_many
 from stoker.server.scheduling.scheduler import Scheduler
-from stoker.server.store.base import Store
+from stoker.server.store.store import Store
 from stoker.server.views.pools import PoolViews
 
 _PAUSE_S = 0.2  # between two looks at what has changed: progress may be reported a thousand times a second

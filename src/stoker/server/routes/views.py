@@ -19,9 +19,9 @@ from stoker.schema.views import Rungs
 from stoker.server.live.fanout import Hub
 from stoker.server.live.topics import Topics, line_json, lines_json
 from stoker.server.routes.replies import EventStream, reply_many
-from stoker.server.store.base import LogFilter, Store
 from stoker.server.store.logs import check_filter
-from stoker.server.store.page_store import Axis, Points, SeriesFilter
+from stoker.server.store.store import Store
+from stoker.server.store.values import Axis, LogFilter, Points, SeriesFilter
 from stoker.server.views.columns import Compressed, TrialColumns, finite
 from stoker.server.views.log_lines import LogLines
 from stoker.server.views.pools import PoolViews

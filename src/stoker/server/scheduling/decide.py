@@ -15,7 +15,7 @@ from stoker.schema.event import Exited, Phase
 from stoker.schema.job import Share
 from stoker.schema.pool import Pool, fits, in_words
 from stoker.schema.state import Intent, RunState, StopReason
-from stoker.server.store.base import JobNow, RunNow, TrialNow
+from stoker.server.store.values import JobNow, RunNow, TrialNow
 
 PATIENCE_S = 600.0
 SETTLE_S = 0.5  # an Exited event may still be on its way when its supervisor is seen gone

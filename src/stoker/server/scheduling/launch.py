@@ -25,6 +25,7 @@ def build_launch(job: Job, trial: Trial, run: Run, replicas: tuple[Replica, ...]
         args=spec.args,
         hparams=trial.hparams,
         data=spec.data,
+        origin=spec.origin,
         job_dir=job_dir_of(spec, trial),
         replicas=replicas,
         chief_name=spec.chief_name,

@@ -38,7 +38,8 @@ from stoker.server.scheduling.decide import (
 )
 from stoker.server.scheduling.launch import build_launch, find_run
 from stoker.server.searches.search import Searches
-from stoker.server.store.base import JobNow, RunNow, Store
+from stoker.server.store.store import Store
+from stoker.server.store.values import JobNow, RunNow
 
 logger = logging.getLogger(__name__)
 

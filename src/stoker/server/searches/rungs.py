@@ -7,8 +7,8 @@ from stoker.schema.search import Asha, AsyncHalving
 from stoker.schema.views import BracketRungs, Rung, Rungs, RungTrial
 from stoker.search.asha import plan_brackets
 from stoker.search.searcher import planned_trials
-from stoker.server.store.base import Store
-from stoker.server.store.page_store import TrialRow
+from stoker.server.store.store import Store
+from stoker.server.store.values import TrialRow
 
 # The words of search/asha.py, which is where a trial was stopped.
 _STOPPED_AT = re.compile(r"(?:at rung|reached|at) (\d+)")

@@ -24,17 +24,9 @@ from stoker.search.samplers import TrialResult
 from stoker.search.searcher import TrialSearcher, build_searcher
 from stoker.server.live.wakeups import Live
 from stoker.server.scheduling.decide import used
-from stoker.server.store.base import (
-    JobNow,
-    OverTrial,
-    Report,
-    SearchBatch,
-    SearchEntry,
-    SearchState,
-    Store,
-    TrialNow,
-)
 from stoker.server.store.postgres import StoreLostError
+from stoker.server.store.store import Store
+from stoker.server.store.values import JobNow, OverTrial, Report, SearchBatch, SearchEntry, SearchState, TrialNow
 
 logger = logging.getLogger(__name__)
 

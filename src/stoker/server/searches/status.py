@@ -13,7 +13,8 @@ from stoker.search.importance import parameter_importance
 from stoker.search.results import best_so_far, best_trials, pareto_front
 from stoker.search.samplers import TrialResult
 from stoker.search.searcher import planned_trials
-from stoker.server.store.base import SearchResult, Store
+from stoker.server.store.store import Store
+from stoker.server.store.values import SearchResult
 
 _MOST_KEPT = 32
 

@@ -12,8 +12,8 @@ from stoker.schema.state import Intent, JobState
 from stoker.server.store import jobs as job_rows
 from stoker.server.store import runs as run_rows
 from stoker.server.store import series
-from stoker.server.store.page_store import SeriesFilter, TrialRow
 from stoker.server.store.tables import checkpoints, metrics, runs, trials
+from stoker.server.store.values import SeriesFilter, TrialRow
 from stoker.server.views.quick_json import read_json
 
 _ROWS: Select[Any] = (

@@ -24,10 +24,10 @@ from stoker.schema.event import (
 )
 from stoker.schema.state import RunState, StopReason
 from stoker.server.store import series
-from stoker.server.store.base import Appended
 from stoker.server.store.logs import pack
 from stoker.server.store.model_tables import saved_models
 from stoker.server.store.tables import checkpoints, jobs, logs, metrics, nodes, runs, trials
+from stoker.server.store.values import Appended
 
 _INT64 = 2**63 - 1
 

@@ -3,12 +3,11 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from stoker.errors import ConflictError, NotFoundError
 from stoker.schema.event import Phase
@@ -17,10 +16,9 @@ from stoker.schema.record import Job, JobSummary, JobTrial, SearchSummary, Trial
 from stoker.schema.search import Goal
 from stoker.schema.state import Intent, JobState, RunState, fold_job
 from stoker.server.store import runs as run_rows
-from stoker.server.store.base import JobFilter, NewJob
 from stoker.server.store.tables import jobs, runs, trials
+from stoker.server.store.values import NewJob
 
-_CHUNK_ROWS = 500
 _MOST_TRIALS = 100  # shown with a job
 _MOST_METRICS = 8  # shown in its line
 
@@ -30,7 +28,6 @@ _BY_ID = select(jobs).where(jobs.c.id == bindparam("job"))
 _RUNS_OF = select(runs).where(runs.c.trial.in_(bindparam("ids", expanding=True))).order_by(runs.c.trial, runs.c.attempt)
 _TRIAL = select(trials).where(trials.c.id == bindparam("trial"))
 TRIALS_OF = select(trials).where(trials.c.job == bindparam("number"))
-_RUN_SHOWN = (runs.c.state, runs.c.stop, runs.c.phase, runs.c.message)
 _NEWEST_TRIALS = TRIALS_OF.order_by(trials.c.number.desc()).limit(_MOST_TRIALS)
 
 
@@ -93,17 +90,6 @@ def with_runs(connection: Connection, rows: Sequence[Row[Any]], intent: Intent) 
 
 def summary(connection: Connection, row: Row[Any]) -> JobSummary:
     return summaries(connection, [row])[0]
-
-
-def listed(connection: Connection, which: JobFilter) -> tuple[JobSummary, ...]:
-    found: list[JobSummary] = []
-    for chunk in _chunks(connection, _query(which), before=which.before, size=_chunk_size(which)):
-        for line in summaries(connection, chunk):
-            if _is_wanted(line, which):
-                found.append(line)
-                if len(found) >= which.limit:
-                    return tuple(found)
-    return tuple(found)
 
 
 def change(
@@ -281,6 +267,8 @@ def why_stopped(*, invalid: str | None, stopped: str | None) -> str:
 
 def summaries(connection: Connection, rows: Sequence[Row[Any]]) -> list[JobSummary]:
     """One query for any number of jobs. Of a search only the trials that are not over are looked at."""
+    if not rows:
+        return []
     newest: dict[int, list[Any]] = defaultdict(list)
     lines = (
         select(
@@ -294,49 +282,6 @@ def summaries(connection: Connection, rows: Sequence[Row[Any]]) -> list[JobSumma
     for line in connection.execute(lines):
         newest[line.job].append(line)
     return [JobSummary(**_line(row, [(line, line) for line in newest[row.number]])) for row in rows]
-
-
-def _query(which: JobFilter) -> Select[Any]:
-    query = select(jobs)
-    if which.pool is not None:
-        query = query.where(jobs.c.pool == which.pool)
-    if which.states and not any(state.is_final for state in which.states):
-        query = query.where(jobs.c.unfinished)
-    for key, value in which.labels:
-        # Neither keys nor values can hold quotes, so this finds the pair and nothing else.
-        query = query.where(jobs.c.labels.contains(f'"{key}":"{value}"', autoescape=True))
-    if which.name is not None:
-        fixed = which.name.replace("?", "*").split("*")[0]
-        # By the order of bytes, which the index of names is in: LIKE has its own idea of case and of indexes.
-        query = query.where(jobs.c.id >= fixed, jobs.c.id < fixed + "\U0010ffff")
-    return query
-
-
-def _is_wanted(line: JobSummary, which: JobFilter) -> bool:
-    if which.states and line.state not in which.states:
-        return False
-    if which.name is None:
-        return True
-    # Databases disagree about case in LIKE; names differ by it.
-    pattern = which.name if {"*", "?"} & set(which.name) else which.name + "*"
-    return fnmatchcase(line.id, pattern)
-
-
-def _chunk_size(which: JobFilter) -> int:
-    return _CHUNK_ROWS if which.states else min(which.limit, _CHUNK_ROWS)
-
-
-def _chunks(
-    connection: Connection, query: Select[Any], *, before: int | None, size: int
-) -> Iterator[Sequence[Row[Any]]]:
-    while True:
-        part = query if before is None else query.where(jobs.c.number < before)
-        rows = connection.execute(part.order_by(jobs.c.number.desc()).limit(size)).fetchall()
-        if rows:
-            yield rows
-        if len(rows) < size:
-            return
-        before = rows[-1].number
 
 
 def _labels_text(labels: Labels) -> str:

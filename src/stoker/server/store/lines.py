@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import Connection, Select, bindparam, select
 
 from stoker.errors import NotFoundError
-from stoker.server.store.page_store import Block, BlockColumns
 from stoker.server.store.tables import logs, runs, trials
+from stoker.server.store.values import Block, BlockColumns
 
 _AFTER = (logs.c.job == bindparam("job")) & (logs.c.number > bindparam("after"))
 _COLUMNS: Select[Any] = (

@@ -5,15 +5,15 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select, true
 
 from stoker.errors import UsageError
 from stoker.schema.record import JobSummary
 from stoker.schema.state import JobState
 from stoker.server.store import jobs as job_rows
 from stoker.server.store import runs as run_rows
-from stoker.server.store.page_store import JobPage, JobQuery, PastRun
 from stoker.server.store.tables import jobs, runs, trials
+from stoker.server.store.values import JobPage, JobQuery, PastRun
 
 _CHUNK_ROWS = 500
 _LATER = 1e18  # what has not happened yet comes after all that has
@@ -67,7 +67,8 @@ def counts(connection: Connection, which: JobQuery) -> dict[JobState, int]:
         select(jobs.c.intent, jobs.c.search, runs.c.state, runs.c.stop, func.count().label("number_of"))
         .join(trials, trials.c.job == jobs.c.number)
         .join(runs, (runs.c.trial == trials.c.id) & (runs.c.attempt == trials.c.attempts))
-        .where(condition, jobs.c.search.is_(None))
+        # By their numbers: else SQLite begins with the runs of all trials, which are many more than jobs.
+        .where(jobs.c.number > 0, condition, jobs.c.search.is_(None))
         .group_by(jobs.c.intent, jobs.c.search, runs.c.state, runs.c.stop)
     )
     for row in connection.execute(plain):
@@ -109,18 +110,18 @@ def _matching(which: JobQuery) -> Select[Any]:
 
 def _ordered(which: JobQuery, after: tuple[Any, int] | None) -> Select[Any]:
     query, key = _matching(which), sort_key(which.sort)
+    # A key once only: by `number, number` no database sees that its index is in this order.
+    keys = [jobs.c.number] if key is jobs.c.number else [key, jobs.c.number]
     if after is not None:
         value, number = after
-        beyond = key < value if which.falling else key > value
         behind = jobs.c.number < number if which.falling else jobs.c.number > number
-        query = query.where(or_(beyond, and_(key == value, behind)))
-    if which.falling:
-        return query.order_by(key.desc(), jobs.c.number.desc())
-    return query.order_by(key, jobs.c.number)
+        beyond = key < value if which.falling else key > value
+        query = query.where(behind if len(keys) == 1 else or_(beyond, and_(key == value, behind)))
+    return query.order_by(*(each.desc() if which.falling else each for each in keys))
 
 
 def _condition(which: JobQuery) -> ColumnElement[bool]:
-    wanted: list[ColumnElement[bool]] = [jobs.c.number > 0]
+    wanted: list[ColumnElement[bool]] = [true()]
     columns = (jobs.c.id, jobs.c.owner, jobs.c.pool, jobs.c.labels)
     for word in which.words:
         wanted.append(or_(*(func.lower(column).contains(word.lower(), autoescape=True) for column in columns)))

@@ -10,9 +10,9 @@ from sqlalchemy import Connection, Row, Select, select
 
 from stoker.errors import UsageError
 from stoker.schema.record import LogBlock, LogPage
-from stoker.server.store.base import LogFilter
 from stoker.server.store.matching import check_pattern
 from stoker.server.store.tables import logs, runs, trials
+from stoker.server.store.values import LogFilter
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _CHUNK_ROWS = 64

@@ -21,9 +21,14 @@ _APART = {"model", "name", "number", "url", "created", "is_default", "aliases"} 
 
 
 @patient_methods
-@patient_methods
-class SqlModelStore:
-    """See `model_store.ModelStore` for the contract."""
+class ModelStore:
+    """Registered models. As with all of the store, every method is one transaction, and may be called from any thread.
+
+    1. A model with versions has a default one: the first, until another is made it.
+    2. The default cannot be removed while there are others.
+    3. Numbers and names are of one version alone; numbers are never used again.
+    4. What does not exist is NotFoundError; what the rules forbid is ConflictError; nothing changes then.
+    """
 
     def __init__(self, engine: Engine, write: Writer) -> None:
         self._engine, self._write = engine, write
@@ -41,6 +46,7 @@ class SqlModelStore:
             return _model(connection, name)
 
     def models(self) -> tuple[RegisteredModel, ...]:
+        """By name."""
         with self._engine.begin() as connection:
             rows = connection.execute(select(models).order_by(models.c.name)).fetchall()
             return tuple(_registered(connection, row) for row in rows)
@@ -57,6 +63,7 @@ class SqlModelStore:
             return _model(connection, name)
 
     def remove_model(self, name: str) -> None:
+        """ConflictError while it has versions."""
         with self._write() as connection:
             row = _find(connection, name)
             if _count(connection, row) > 0:
@@ -67,12 +74,14 @@ class SqlModelStore:
             connection.execute(delete(models).where(models.c.number == row.number))
 
     def next_number(self, model: str) -> int:
+        """A number for a version to come, taken for it alone."""
         with self._write() as connection:
             row = _find(connection, model)
             connection.execute(update(models).where(models.c.number == row.number).values(counted=row.counted + 1))
             return int(row.counted) + 1
 
     def add_version(self, version: Version, *, alias: str | None = None) -> Version:
+        """Make it visible. Its `is_default` and `aliases` are the store's to say."""
         with self._write() as connection:
             row = _find(connection, version.model)
             taken = (versions.c.model == row.number) & (versions.c.name == version.name)
@@ -93,6 +102,7 @@ class SqlModelStore:
             return _version(connection, which)
 
     def versions(self, model: str) -> tuple[Version, ...]:
+        """Newest first."""
         with self._engine.begin() as connection:
             row = _find(connection, model)
             query = select(versions).where(versions.c.model == row.number).order_by(versions.c.number.desc())
@@ -106,6 +116,7 @@ class SqlModelStore:
             return _version(connection, which)
 
     def set_alias(self, model: str, alias: str, which: Reference) -> Version:
+        """The alias moves to this version."""
         with self._write() as connection:
             row = _find(connection, model)
             _point(connection, row, alias, _find_version(connection, row, which).key)
@@ -118,11 +129,13 @@ class SqlModelStore:
                 raise NotFoundError(f"Model {model!r} has no alias {alias!r}.")
 
     def check_removable(self, which: Reference) -> Version:
+        """The version, if `remove_version` would remove it."""
         with self._engine.begin() as connection:
             _removable(connection, which)
             return _version(connection, which)
 
     def remove_version(self, which: Reference) -> Version:
+        """With its aliases."""
         with self._write() as connection:
             row, found = _removable(connection, which)
             removed = _version(connection, which)
@@ -133,6 +146,7 @@ class SqlModelStore:
             return removed
 
     def saved_models(self, job: str) -> tuple[SavedModel, ...]:
+        """What a job's runs said they saved, oldest first."""
         with self._engine.begin() as connection:
             query = (
                 select(saved_models, runs.c.id.label("run_id"), trials.c.number.label("trial"))

@@ -26,7 +26,8 @@ from stoker.search.base import (
 from stoker.server.store import jobs as job_rows
 from stoker.server.store import runs as run_rows
 from stoker.server.store import series
-from stoker.server.store.base import (
+from stoker.server.store.tables import jobs, metrics, runs, search_records, trials
+from stoker.server.store.values import (
     OverTrial,
     Report,
     SearchBatch,
@@ -36,7 +37,6 @@ from stoker.server.store.base import (
     SearchResult,
     SearchResults,
 )
-from stoker.server.store.tables import jobs, metrics, runs, search_records, trials
 from stoker.server.views.quick_json import read_json
 
 _REPORTS_AT_ONCE = 10_000

@@ -14,8 +14,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, bindparam, func, insert, select, update
 
-from stoker.server.store.page_store import Axis, Fresh, Line, Points, SeriesAnswer, SeriesFilter, SeriesNews
 from stoker.server.store.tables import jobs, metrics, runs, series, trials
+from stoker.server.store.values import Axis, Fresh, Line, Points, SeriesAnswer, SeriesFilter, SeriesNews
 from stoker.server.views.downsample import downsample, extremes, within
 
 SYSTEM = "system"  # the group of what a run uses: nobody reported it

@@ -19,8 +19,8 @@ from stoker.schema.event import EventBatch, Exited, InvalidHp, Phase, PhaseStart
 from stoker.schema.job import Share
 from stoker.schema.state import Intent, RunState, StopReason
 from stoker.search.base import Asked, Reported
-from stoker.server.store.base import JobNow, RunNow, SearchBatch, TrialNow
 from stoker.server.store.tables import jobs, runs, trials
+from stoker.server.store.values import JobNow, RunNow, SearchBatch, TrialNow
 
 _MANY_JOBS = 50  # with more of them changed, one query for all is cheaper than one for each
 _AT_ONCE = 500  # trials in one query

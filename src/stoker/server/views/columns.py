@@ -14,8 +14,8 @@ from typing import Any
 from stoker.errors import StokerError, UsageError
 from stoker.server.live.wakeups import Live
 from stoker.server.searches.rungs import find_rungs
-from stoker.server.store.base import Store
-from stoker.server.store.page_store import TrialRow
+from stoker.server.store.store import Store
+from stoker.server.store.values import TrialRow
 from stoker.server.views.quick_json import write_json
 
 COLUMNS = (

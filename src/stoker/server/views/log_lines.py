@@ -14,9 +14,9 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from stoker.server.store.base import LogFilter
 from stoker.server.store.logs import LEVELS, check_filter
-from stoker.server.store.page_store import Block, PageStore
+from stoker.server.store.pages import PageStore
+from stoker.server.store.values import Block, LogFilter
 
 _JOBS_KEPT = 16
 _SEARCHES_KEPT = 8  # of a job

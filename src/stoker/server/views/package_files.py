@@ -1,17 +1,23 @@
 """The files of a package, to look at and to compare. Nothing is unpacked: a path is the name of a member."""
 
 import difflib
+import hashlib
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import BinaryIO
 
-from stoker.errors import NotFoundError
+from stoker.errors import NotFoundError, StokerError, UsageError
+from stoker.formats.archive import open_files
 from stoker.schema.views import FileChange, PackageFile, PackageText
 
 MOST_TEXT = 1 << 20
 _MOST_DIFF = 200_000  # characters of a file that is compared line by line
 _MOST_DIFFS = 200
+_MOST_KEPT = 50_000_000  # bytes of all files together that are kept to compare
 _PROBE = 4096
 
 
@@ -51,46 +57,68 @@ def compare(old: Path | None, new: Path | None) -> tuple[FileChange, ...]:
 @lru_cache(maxsize=64)
 def _listed(package: str) -> tuple[PackageFile, ...]:
     found = []
-    with tarfile.open(package, "r:gz") as archive:
-        for member in archive:
-            if member.isfile():
-                file = archive.extractfile(member)
-                start = file.read(_PROBE) if file is not None else b""
-                is_text = _is_text(start, is_whole=member.size <= _PROBE)
-                found.append(PackageFile(path=_name(member), size_bytes=member.size, is_text=is_text))
+    with _files(Path(package)) as files:
+        for member, stream in files:
+            is_text = _is_text(stream.read(_PROBE), is_whole=member.size <= _PROBE)
+            found.append(PackageFile(path=_name(member), size_bytes=member.size, is_text=is_text))
     return tuple(sorted(found, key=lambda file: file.path))
 
 
 def _contents(package: Path, path: str) -> bytes:
-    with tarfile.open(package, "r:gz") as archive:
-        for member in archive:
-            if member.isfile() and _name(member) == path:
-                file = archive.extractfile(member)
-                return file.read(MOST_TEXT) if file is not None else b""
+    with _files(package) as files:
+        for member, stream in files:
+            if _name(member) == path:
+                return stream.read(MOST_TEXT)
     raise NotFoundError(f"The package has no file {path[:200]!r}.")
 
 
-def _everything(package: Path | None) -> Mapping[str, bytes | None]:
-    """What each file holds, as far as it can be compared by lines; of larger ones their size stands for it."""
-    found: dict[str, bytes | None] = {}
+@contextmanager
+def _files(package: Path) -> Iterator[Iterator[tuple[tarfile.TarInfo, BinaryIO]]]:
+    try:
+        with open_files(package) as files:
+            yield files
+    except (NotFoundError, UsageError):
+        raise
+    except StokerError as error:  # whoever uploaded it made a mistake; the server did not
+        raise UsageError(str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What a file holds: a digest to compare, and the bytes where they are few enough to show."""
+
+    digest: bytes
+    data: bytes | None
+
+
+def _everything(package: Path | None) -> Mapping[str, _Content]:
+    found: dict[str, _Content] = {}
     if package is None:
         return found
     list_files(package)
-    with tarfile.open(package, "r:gz") as archive:
-        for member in archive:
-            if member.isfile():
-                file = archive.extractfile(member)
-                found[_name(member)] = file.read() if file is not None else b""
+    kept = 0
+    with _files(package) as files:
+        for member, stream in files:
+            data = None
+            digest = hashlib.sha256()
+            if member.size <= _MOST_DIFF and kept + member.size <= _MOST_KEPT:
+                data = stream.read()
+                kept += len(data)
+                digest.update(data)
+            while chunk := stream.read(1 << 20):
+                digest.update(chunk)
+            found[_name(member)] = _Content(digest.digest(), data)
     return found
 
 
-def _diff(path: str, a: bytes | None, b: bytes | None) -> tuple[str, str]:
-    sides = (a or b"", b or b"")
-    if not all(_is_text(side[:_PROBE], is_whole=len(side) <= _PROBE) for side in sides):
-        return "", "not text"
-    if max(map(len, sides)) > _MOST_DIFF:
+def _diff(path: str, a: _Content | None, b: _Content | None) -> tuple[str, str]:
+    sides = [b"" if side is None else side.data for side in (a, b)]
+    texts = [side for side in sides if side is not None]
+    if len(texts) < len(sides):
         return "", "too long to compare line by line"
-    old, new = (side.decode(errors="replace").splitlines() for side in sides)
+    if not all(_is_text(text[:_PROBE], is_whole=len(text) <= _PROBE) for text in texts):
+        return "", "not text"
+    old, new = (text.decode(errors="replace").splitlines() for text in texts)
     names = ("/dev/null" if a is None else f"a/{path}", "/dev/null" if b is None else f"b/{path}")
     return "\n".join(difflib.unified_diff(old, new, *names, lineterm="")), ""
 

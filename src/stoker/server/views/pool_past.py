@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from stoker.schema.job import Share
-from stoker.server.store.page_store import PastRun
+from stoker.server.store.values import PastRun
 
 
 class Use(NamedTuple):

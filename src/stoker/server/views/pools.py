@@ -14,7 +14,8 @@ from stoker.schema.state import RunState
 from stoker.server.live.wakeups import JOBS, Live
 from stoker.server.scheduling.decide import is_live
 from stoker.server.scheduling.scheduler import Scheduler
-from stoker.server.store.base import JobNow, RunNow, Store
+from stoker.server.store.store import Store
+from stoker.server.store.values import JobNow, RunNow
 from stoker.server.views.pool_past import Use, recall
 
 _DAY_S = 86_400.0

@@ -14,6 +14,8 @@ SOURCE = "events.jsonl"
 _BLOCK_BYTES = 1 << 20
 _LINE_BYTES = 4 << 20  # longer than this is no event of ours
 _INT64 = 2**63
+_START = b'{"type":'
+_NOT_AN_EVENT = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 
 
@@ -67,13 +69,24 @@ class ReportTail:
                 continue
             try:
                 entries.append(Entry(_event(json.loads(line)), Position(SOURCE, self._offset)))
-            except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+            except _NOT_AN_EVENT as error:
                 bad.append(f"{line[:200].decode('utf-8', 'replace').rstrip()!r}: {_why(error)}")
+                entries += self._after_torn(line)
         if bad:
             more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
             text = f"events.jsonl has a line that is no event and is left out: {bad[0]}{more}"
             entries.append(Entry(supervisor_log(text, level="WARNING"), Position(SOURCE, self._offset)))
         return entries
+
+    def _after_torn(self, line: bytes) -> list[Entry]:
+        """The event glued to one that a full disk cut off, if that is what the line is."""
+        start = line.rfind(_START)
+        if start <= 0:
+            return []
+        try:
+            return [Entry(_event(json.loads(line[start:])), Position(SOURCE, self._offset))]
+        except _NOT_AN_EVENT:
+            return []
 
 
 def supervisor_log(text: str, *, level: str | None = None) -> dict[str, Any]:

@@ -35,8 +35,8 @@ def migrate(arguments: Arguments) -> int:
     from pathlib import Path
 
     from stoker.compat.migrate.assess import assess
-    from stoker.compat.migrate.findings import Platform
     from stoker.host.home import Home
+    from stoker.origin import Platform
 
     path = Path(arguments.directory)
     found = assess(

@@ -85,7 +85,7 @@ def submit_task(
         raise UsageError("--include goes with --context DIR: the directory that it is added to.")
     if arguments.context:
         source = source_of_directory(Path(arguments.context))
-        submission = Submission(values, source, include, adapt=apply_startup_hook, is_legacy=True, is_numbered=True)
+        submission = Submission(values, source, include, adapt=apply_startup_hook, is_numbered=True)
     else:
         submission = Submission(with_links(values), is_numbered=True)
     return submit_job(submission, home=Home.find().make(), notify=say)

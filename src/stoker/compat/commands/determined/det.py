@@ -37,7 +37,7 @@ _ONLY = {"project": {"id": 1, "name": "Uncategorized"}, "workspace": {"id": 1, "
 _WHY_NOT = {
     "agent": "the machines are the pools': see `stoker cluster` and `stoker pools list`",
     "deploy": "the server starts by itself when it is needed",
-    "dev": "the REST API is at the server's /docs",
+    "dev": "the REST API is described in docs/server.md and, by a running server, at /api/v1/openapi.json",
     "master": "settings are files: see `stoker config show`",
     "project": "experiments are not sorted into projects; use labels",
     "rp": "pools are in config.toml: see `stoker pools list`",

@@ -1,7 +1,7 @@
 """`stoker experiment create`, `fork` and `continue`: from a file, or from an experiment there is, to a new one."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -16,7 +16,7 @@ from stoker.compat.search_config import (
     with_overrides,
 )
 from stoker.errors import ConflictError, UsageError
-from stoker.submission.reading import Document, JobValues, overlay
+from stoker.submission.reading import Document, JobValues, origin_of, overlay
 from stoker.submission.shipment import Shipment
 from stoker.submission.upload import JobRecord, SubmitClient
 from stoker.terminal.output import say
@@ -149,15 +149,13 @@ def forked(source: "Job", overrides: Sequence[Override]) -> JobValues:
     if source.spec.search is None:
         raise UsageError(f"Job {source.id} has no search, so there is nothing to fork. Submit it again by its file.")
     spec = source.spec.model_dump(mode="json")
-    stoker = spec["data"].get("stoker")
-    original = stoker.get("experiment") if isinstance(stoker, Mapping) else None
+    original = origin_of(spec).get("document")
     where = f"The experiment {source.id}, overridden,"
     if not original:
         spec = with_overrides(spec, overrides)
         JobSpec.parse(spec, source=where)
         return cast("JobValues", spec)
-    own_data = {name: value for name, value in spec["data"].items() if name != "stoker"}
-    document = with_overrides({**original, **({"data": own_data} if own_data else {})}, overrides)
+    document = with_overrides({**original, **({"data": spec["data"]} if spec["data"] else {})}, overrides)
     reading = read_search(document, source=where)
     kept = ["package", "import_roots"]
     if document.get("entrypoint") == original.get("entrypoint"):

@@ -118,10 +118,10 @@ def config(arguments: Arguments) -> None:
 
 def document_of(job: "Job") -> dict[str, Any]:
     """The file it was made of, where that was Determined's; else the job in our own words."""
-    spec: dict[str, Any] = job.spec.model_dump(mode="json", exclude_defaults=True)
-    theirs = spec.get("data", {}).get("stoker", {})
-    original = theirs.get("experiment") if isinstance(theirs, dict) else None
-    return original or spec
+    origin = job.spec.origin
+    if origin is not None and origin.document:
+        return origin.document
+    return job.spec.model_dump(mode="json", exclude_defaults=True)
 
 
 def list_checkpoints(arguments: Arguments) -> None:

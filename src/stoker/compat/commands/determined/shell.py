@@ -20,6 +20,7 @@ from stoker.cli.experiment_lookup import all_trials, find_job
 from stoker.compat.commands.determined.cmd import add_task_flags, submit_task
 from stoker.compat.commands.determined.task_verbs import add_task_verbs
 from stoker.errors import StokerError, UsageError
+from stoker.schema.state import JobState
 from stoker.terminal.output import say
 from stoker.terminal.parser import Arguments, Parser
 
@@ -69,14 +70,14 @@ def start(arguments: Arguments) -> int:
     say(f"End it with `stoker shell kill {job['id']}`; come back with `stoker shell open {job['id']}`.")
     if arguments.detach:
         return 0
-    return _enter(_address(connect(), job["id"]), _command(arguments))
+    return _enter(connect(), job["id"], _command(arguments))
 
 
 def open_(arguments: Arguments) -> int:
     from stoker.client.client import connect
 
     client = connect()
-    return _enter(_address(client, find_job(client, arguments.name)), _command(arguments))
+    return _enter(client, find_job(client, arguments.name), _command(arguments))
 
 
 def show_ssh_command(arguments: Arguments) -> None:
@@ -93,32 +94,34 @@ def _command(arguments: Arguments) -> str:
     return words[0] if len(words) == 1 else shlex.join(words)
 
 
-def _address(client: "Client", name: str) -> str:
-    """Where the job listens, as soon as it does."""
-    from stoker.compat.shells import ADDRESS
+def _connect(there: socket.socket, client: "Client", name: str) -> None:
+    """To where the job listens, as soon as it does."""
+    from stoker.compat.shells import SOCKET, inside
 
     while True:
-        job = client.job(name)
-        if job.state.is_final:
-            raise StokerError(f"{name} has ended ({job.state}). See `stoker shell logs {name}`.")
         runs = [run for trial in all_trials(client, name) for run in trial.runs]
-        if runs and (folder := runs[-1].directory):
-            file = Path(folder) / ADDRESS
-            if file.is_file() and (text := file.read_text()):
-                return str(json.loads(text)["socket"])
+        folder = runs[-1].directory if runs else None
+        error = None
+        if folder and Path(folder, SOCKET).exists():
+            try:
+                with inside(folder):
+                    return there.connect(SOCKET)
+            except OSError as refused:
+                error = refused
+        # Asked after the socket: a job that was just ended may not listen any more, and not yet be over.
+        state = client.job(name).state
+        if state.is_final:
+            raise StokerError(f"{name} has ended ({state}). See `stoker shell logs {name}`.")
+        if error is not None and state is JobState.RUNNING:
+            raise UsageError(f"{name} is on another machine: only a shell of this machine can be opened.") from error
         time.sleep(_POLL_S)
 
 
-def _enter(address: str, command: str) -> int:
+def _enter(client: "Client", name: str, command: str) -> int:
     from stoker.compat.shells import receive, send
 
     with socket.socket(socket.AF_UNIX) as there:
-        try:
-            there.connect(address)
-        except OSError as error:
-            raise UsageError(
-                "The shell is on another machine, or its job was killed: only one of this machine can be opened."
-            ) from error
+        _connect(there, client, name)
         hello = {"term": os.environ.get("TERM"), "size": _size(), **({"command": command} if command else {})}
         send(there, b"d", json.dumps(hello).encode())
         with _raw_terminal(there):

@@ -9,6 +9,7 @@ import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from stoker.compat.determined.cluster import document_of
 from stoker.context import Context
 
 logger = logging.getLogger("determined.core")
@@ -63,7 +64,7 @@ class TrainContext:
 
     def get_experiment_best_validation(self) -> float | None:
         """The best of the searched metric in this trial so far (of the whole experiment, where there was a master)."""
-        searcher = self._run.config_data.get("stoker", {}).get("experiment", {}).get("searcher", {})
+        searcher = document_of(self._run).get("searcher", {})
         return self._best.get(searcher.get("metric", ""))
 
     def get_tensorboard_path(self) -> pathlib.Path:
@@ -110,7 +111,7 @@ class TrainContext:
                 logger.warning("metric %r is no number (%s): it is not kept", name, type(value).__name__)
 
     def _note_best(self, metrics: Mapping[str, float]) -> None:
-        searcher = self._run.config_data.get("stoker", {}).get("experiment", {}).get("searcher", {})
+        searcher = document_of(self._run).get("searcher", {})
         better = min if searcher.get("smaller_is_better", True) else max
         for name, value in metrics.items():
             if not math.isnan(value):

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
+from stoker.compat.determined.cluster import document_of
 from stoker.context import Context
 
 logger = logging.getLogger("determined.core")
@@ -75,6 +76,5 @@ class SearcherContext:
         )
 
     def _max_length(self) -> dict[str, Any]:
-        ours = self._run.config_data.get("stoker", {})
-        found = ours.get("experiment", {}).get("searcher", {}).get("max_length")
+        found = document_of(self._run).get("searcher", {}).get("max_length")
         return {"batches": found} if isinstance(found, int) else dict(found or {})
