@@ -6,12 +6,13 @@ INSTALLED := $(VENV)/installed
 # Tests start hundreds of Pythons, and none should compile all our modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help quickstart test test-ray test-pages check bench format clean
+.PHONY: help quickstart test test-all test-odd test-ray test-pages test-programs check bench format clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make quickstart   set up, train a small package here and as a job"
-	@echo "make test         set up and run all tests"
+	@echo "make test         set up and run the tests"
+	@echo "make test-all     those that take long too: before a release, or when their subject changes"
 	@echo "make check        lint, types, import rules"
 	@echo "make bench        measure, beside plain Python and Ray"
 
@@ -32,15 +33,28 @@ quickstart: $(INSTALLED)
 	.venv-ray/bin/pip install --quiet 'ray[default]==2.60.0'
 	touch $@
 
-test: $(INSTALLED) .venv-ray/installed
+# What tests need of the machine itself.
+test-programs:
+	@sh tests/programs.sh
+
+test: $(INSTALLED) .venv-ray/installed test-programs
 	STOKER_RAY_PYTHON=.venv-ray/bin/python $(BIN)/python -m pytest -n 4 --dist worksteal
+
+# `make test` with what takes long, then as odd as it can be started, then on Ray: an hour.
+test-all: export STOKER_TEST_ALL=1
+test-all: test
+	$(MAKE) test-odd test-ray
+
+# A path with spaces, no HOME, no terminal, a strict umask, SIGINT ignored: the tests that could mind.
+test-odd: $(INSTALLED) test-programs
+	sh tests/odd.sh $(abspath $(BIN)/python)
 
 # Every way a real Ray cluster can go wrong: half an hour. `make test` has one package on two nodes, one of them killed.
 test-ray: $(INSTALLED) .venv-ray/installed
 	STOKER_TEST_RAY=1 STOKER_RAY_PYTHON=.venv-ray/bin/python $(BIN)/python -m pytest tests/engines/ray tests/e2e/test_ray*.py
 
 # The pages alone, in Chromium; part of `make test`.
-test-pages: $(INSTALLED)
+test-pages: $(INSTALLED) test-programs
 	$(BIN)/python -m pytest tests/ui
 
 check: $(INSTALLED)

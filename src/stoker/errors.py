@@ -9,7 +9,8 @@
     ├── ConflictError       exit 2: the name is taken, or the state does not allow it
     ├── WaitTimeoutError    exit 1: not done in the time given for it
     └── ServerError         exit 1: the server failed
-        └── UnreachableError    exit 1: nothing answers there (any more)
+        ├── UnreachableError    exit 1: nothing answers there (any more)
+        └── StoreError          exit 1: its database failed or does not answer; nothing was done
 
 The command line prints the message alone; a traceback means a bug in stoker.
 """
@@ -72,6 +73,12 @@ class UnreachableError(ServerError):
 
 class WaitTimeoutError(StokerError, TimeoutError):
     """What was waited for has not happened in the time given for it."""
+
+
+class StoreError(ServerError):
+    """The server's database failed or does not answer. Nothing was done; try again."""
+
+    http_status = 503
 
 
 class InstanceError(UsageError):

@@ -155,7 +155,7 @@ def test_grid_of_the_seed_runs_with_a_learning_rate_added(client: Client, tmp_pa
         assert len(epochs) == 20
 
 
-@pytest.mark.parametrize(("at_once", "trials", "kills"), [(2, 30, 5), (1, 8, 3)])
+@pytest.mark.parametrize(("at_once", "trials", "kills"), [(2, 30, 5), pytest.param(1, 8, 3, marks=pytest.mark.long)])
 def test_search_survives_a_server_that_is_killed_again_and_again(
     home: Home, project: Path, at_once: int, trials: int, kills: int
 ) -> None:
@@ -169,7 +169,7 @@ def test_search_survives_a_server_that_is_killed_again_and_again(
             goal = number * trials // (kills + 2)
             wait_until(lambda at=goal, c=client: made(c, name) >= at or c.job(name).state.is_final, what="trials")
         if dice.random() < 0.5:
-            wait_until(lambda: any(home.run_dir(name, 1, 1).parents[1].iterdir()), what="a run")
+            wait_until(lambda: any(home.run_dir(name, 1, 1).path.parents[1].iterdir()), what="a run")
         kill_server(home)
     with connect(home) as client:
         job = client.wait(name, timeout_s=200)

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.utils import data as torch_data
 
+from stoker.pytorch.data import feed as data_feed
 from stoker.pytorch.data.loader import DataLoader, open_training, open_validation
-from stoker.pytorch.data.loader import feed as data_feed
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 

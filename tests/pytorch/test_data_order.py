@@ -9,7 +9,8 @@ import torch
 from torch.utils import data as torch_data
 
 from stoker.errors import UsageError
-from stoker.pytorch.data.loader import DataLoader, open_training, samplers
+from stoker.pytorch import samplers
+from stoker.pytorch.data.loader import DataLoader, open_training
 
 
 class Numbers(torch_data.Dataset):

@@ -2,7 +2,8 @@ from itertools import islice
 
 import pytest
 
-from stoker.pytorch.data.loader import adapt_batch_sampler, samplers
+from stoker.pytorch import samplers
+from stoker.pytorch.data.loader import adapt_batch_sampler
 
 
 def _batches(length: int, size: int) -> list[list[int]]:

@@ -3,7 +3,8 @@
 import pytest
 
 from stoker.errors import UsageError
-from stoker.schema.job import Resources, Role, RoleSpec, Share
+from stoker.schema.job import Resources, RoleSpec, Share
+from stoker.schema.launch import Role
 from stoker.schema.pool import Pool, replicas_for, total
 
 

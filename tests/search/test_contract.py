@@ -39,6 +39,12 @@ def stopping(request: pytest.FixtureRequest) -> object:
     return RULES[request.param]
 
 
+@pytest.fixture(params=["asha", *(pytest.param(rule, marks=pytest.mark.long) for rule in RULES if rule != "asha")])
+def stopping_of_slow_samplers(request: pytest.FixtureRequest) -> object:
+    """A rule sees what a trial reported and never who proposed it: one is enough with samplers that take long."""
+    return RULES[request.param]
+
+
 class TestSingle(SearcherContract):
     @pytest.fixture
     def spec(self, stopping: object) -> SearchSpec:
@@ -82,8 +88,8 @@ class TestTpe(SearcherContract):
     prefixes = 6
 
     @pytest.fixture
-    def spec(self, stopping: object) -> SearchSpec:
-        return _spec({"name": "tpe", "startup_trials": 5}, stopping)
+    def spec(self, stopping_of_slow_samplers: object) -> SearchSpec:
+        return _spec({"name": "tpe", "startup_trials": 5}, stopping_of_slow_samplers)
 
 
 @_missing("tpe")
@@ -110,5 +116,5 @@ class TestCmaEs(SearcherContract):
     prefixes = 6
 
     @pytest.fixture
-    def spec(self, stopping: object) -> SearchSpec:
-        return _spec({"name": "cmaes", "population": 4}, stopping)
+    def spec(self, stopping_of_slow_samplers: object) -> SearchSpec:
+        return _spec({"name": "cmaes", "population": 4}, stopping_of_slow_samplers)

@@ -1,6 +1,8 @@
 """The server killed between any two statements of the scheduler, every one of them in turn."""
 
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -135,11 +137,14 @@ STORIES = {
 
 @pytest.mark.parametrize("story", STORIES)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_next_server_carries_on_wherever_the_last_was_killed(tmp_path_factory: Any, story: str, after: bool) -> None:
+def test_next_server_carries_on_wherever_the_last_was_killed(
+    tmp_path_factory: Any, empty_database: Path, story: str, after: bool
+) -> None:
     plan, wants, expected = STORIES[story]
     for at in range(1000):
         fuse = Fuse(at, after=after)
         home = Home(tmp_path_factory.mktemp(f"kill_{at}")).make()
+        shutil.copyfile(empty_database, home.database)
 
         assert play(home, plan, fuse, wants) == expected, f"killed {'after' if after else 'before'} call {at}"
 

@@ -422,3 +422,16 @@ def test_object_with_dots_in_its_name_is_copied_between_buckets(storage: Storage
     storage.copy("gs://bucket/data", "gs://other/data", recursive=True)
 
     assert read(storage, "gs://other/data/../x") == b"odd"
+
+
+def test_placeholder_of_a_folder_is_not_copied_to_a_file(tmp_path: Path) -> None:
+    storage = Storage(tmp_path / "home", environment={})
+    with storage.open_url("gs://bucket/in/folder/", "wb"):
+        pass
+    with storage.open_url("gs://bucket/in/folder/data", "wb") as file:
+        file.write(b"x")
+
+    copied = storage.copy("gs://bucket/in", tmp_path / "out", recursive=True)
+
+    assert copied.files == 1
+    assert (tmp_path / "out/folder/data").read_bytes() == b"x"

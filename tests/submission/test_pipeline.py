@@ -1,5 +1,7 @@
 """The steps of a submission, up to the upload, which a fake takes."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +9,8 @@ import pytest
 
 from stoker.errors import ConflictError, UsageError
 from stoker.host.home import Home
-from stoker.packaging import runtimes
-from stoker.packaging.tree import source_of_directory
+from stoker.packaging.environment import runtimes
+from stoker.packaging.package.tree import source_of_directory
 from stoker.schema.job import EnvironmentSpec, JobSpec
 from stoker.submission import legacy, pipeline, shipment
 from stoker.submission.pipeline import Submission, submit_job
@@ -121,7 +123,7 @@ def test_runtime_is_chosen_once(server: FakeServer, home: Home, code: Path, monk
     submit_job(submission, home=home, notify=print)  # what legacy support finds is kept
     chosen: list[str] = []
     choose = runtimes.choose
-    for name in ("stoker.packaging.runtimes.choose", "stoker.packaging.environment.choose"):
+    for name in ("stoker.packaging.environment.runtimes.choose", "stoker.packaging.environment.cache.choose"):
         monkeypatch.setattr(name, lambda *a, **k: chosen.append("again") or choose(*a, **k))
 
     submit_job(submission, home=home, notify=print)
@@ -164,3 +166,14 @@ def test_number_that_was_taken_meanwhile_is_passed_over(home: Home, monkeypatch:
     job = SubmitClient(home).submit_numbered(shipment.Shipment({"name": "mnist", "module": "x"}))
 
     assert job["id"] == "mnist_5"
+
+
+@pytest.mark.slow
+def test_submitting_by_flags_loads_no_pydantic() -> None:
+    """Importing it takes longer than the rest of a submission; whatever needs it is imported where it is used."""
+    modules = ("cli.submit", "submission.pipeline", "submission.legacy", "packaging.environment.cache")
+    script = "; ".join([*(f"import stoker.{name}" for name in modules), "import sys; print('pydantic' in sys.modules)"])
+
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "False\n"

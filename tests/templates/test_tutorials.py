@@ -68,6 +68,7 @@ def test_pytorch_learns_its_weight_searches_and_predicts(home: Home, tmp_path: P
     passing_tests(project)
 
 
+@pytest.mark.long
 def test_keras_learns_the_fares_alone_and_with_workers(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

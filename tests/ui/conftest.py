@@ -4,6 +4,7 @@ All of it is started once for the folder, and ended with it: while Playwright's 
 """
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,7 +21,6 @@ from stoker.client.client import Client
 from stoker.host.home import Home, ServerAddress
 from stoker.schema.registry import NewModel, NewVersion
 from tests.processes import kill_all_with_environment, wait_until
-from tests.ui.chromium import find_chromium
 from tests.ui.demo import submit_job, submit_search, write_demo
 from tests.ui.playing import WAIT_MS, Browser, BrowserContext, Page, sync_playwright
 
@@ -147,9 +147,8 @@ def demo(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Demo:
 
 
 @pytest.fixture(scope="package")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    own = tmp_path_factory.getbasetemp()
-    chromium = find_chromium(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own)
+def browser() -> Iterator[Browser]:
+    chromium = shutil.which("chromium")
     if sync_playwright is None or chromium is None:
         pytest.skip(MISSING)
     with sync_playwright() as playwright:

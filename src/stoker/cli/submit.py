@@ -74,7 +74,7 @@ def submit_training(arguments: Arguments) -> int:
 
 
 def create(arguments: Arguments) -> int:
-    from stoker.packaging.tree import source_of_directory
+    from stoker.packaging.package.tree import source_of_directory
     from stoker.submission import job_file
 
     file = Path(arguments.file)
@@ -91,7 +91,7 @@ def create(arguments: Arguments) -> int:
 
 def _training(arguments: Arguments, config: Document | None, reading: Reading) -> Submission:
     """Of the directory that --package-path names; else next to a native --config file; else of archives only."""
-    from stoker.packaging.tree import source_of_directory, source_of_package
+    from stoker.packaging.package.tree import source_of_directory, source_of_package
 
     values = with_absolute_job_dir(reading.values)
     if arguments.package_path:

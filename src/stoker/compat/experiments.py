@@ -13,7 +13,7 @@ from stoker.compat.search_config import notify_of, read_search
 from stoker.compat.startup_hook import apply_startup_hook
 from stoker.errors import NotFoundError, UsageError
 from stoker.formats.archive import unpack
-from stoker.packaging.tree import source_of_directory
+from stoker.packaging.package.tree import source_of_directory
 from stoker.submission.pipeline import Submission, default_name, submit_job
 from stoker.submission.reading import Document, JobValues, Reading, origin_of, overlay
 from stoker.submission.upload import JobRecord

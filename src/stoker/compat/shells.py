@@ -19,7 +19,8 @@ from collections.abc import Iterator
 from fcntl import ioctl
 from typing import Any
 
-SOCKET = "shell.sock"  # in the run's directory, as soon as it listens
+from stoker.run_dir import RunDir
+
 _HEAD = struct.Struct("!cI")
 
 
@@ -53,11 +54,12 @@ def serve() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children that serve one each are nobody's to wait for
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with socket.socket(socket.AF_UNIX) as door:
-        with inside(os.environ["STOKER_RUN_DIR"]):
-            door.bind(draft := f".{SOCKET}")
+        run_dir = RunDir(os.environ["STOKER_RUN_DIR"])
+        with inside(run_dir):
+            door.bind(draft := f".{run_dir.shell.name}")
             os.chmod(draft, 0o600)
             door.listen()
-            os.replace(draft, SOCKET)
+            os.replace(draft, run_dir.shell.name)
         print("Open a terminal here with `stoker shell open`.", flush=True)  # noqa: T201 - the job's log
         while True:
             guest, _ = door.accept()

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stoker.errors import UsageError
+from stoker.run_dir import RunDir
 
 MIN_TOKEN = 32
 
@@ -90,8 +91,16 @@ class Home:
     def archive_file(self, archive: str, filename: str) -> Path:
         return self.packages / archive / filename
 
-    def run_dir(self, job: str, trial: int, attempt: int) -> Path:
-        return self.root / "runs" / job / str(trial) / str(attempt)
+    @property
+    def runs(self) -> Path:
+        return self.root / "runs"
+
+    def run_dir(self, job: str, trial: int, attempt: int) -> RunDir:
+        return RunDir(self.runs / job / str(trial) / str(attempt))
+
+    def local_run_dir(self, name: str) -> RunDir:
+        """Of a run in the foreground, which no server knows of."""
+        return RunDir(self.runs / "local" / name)
 
     def make(self) -> "Home":
         """Create the folder, for its owner alone."""

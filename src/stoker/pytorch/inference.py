@@ -27,6 +27,7 @@ from stoker.pytorch.parallel import evaluating, is_sharded
 from stoker.pytorch.stops import StopSignals, StopVote
 from stoker.pytorch.trial import PyTorchTrial
 from stoker.pytorch.trial_context import PyTorchTrialContext
+from stoker.run_dir import RunDir
 
 try:
     import numpy
@@ -243,7 +244,7 @@ def _open_kept(
     if not run.managed:
         return None  # nobody would start it again
     call = _calls[run] = _calls.get(run, 0) + 1
-    own = Path(run.run_dir) / "predictions" / str(call)
+    own = RunDir(run.run_dir).predictions / str(call)
     if distributed.rank == 0:
         _take_over(own, attempt=run.attempt)
     distributed.barrier()

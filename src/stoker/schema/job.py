@@ -1,12 +1,12 @@
 """What a user asks for: the fields of stoker.yaml and of `POST /jobs`."""
 
 import re
-from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from stoker.origin import Origin
+from stoker.schema.launch import EnvironmentSpec, Role
 from stoker.schema.model import Model
 from stoker.schema.search import SearchSpec
 from stoker.schema.space import Errors
@@ -21,15 +21,6 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 Labels = dict[str, str]
 Count = Annotated[int, Field(ge=0)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
-class Role(StrEnum):
-    """What a replica is for. AI Platform's older `master` is our `chief`."""
-
-    CHIEF = "chief"
-    WORKER = "worker"
-    PS = "ps"
-    EVALUATOR = "evaluator"
 
 
 class Share(Model):
@@ -72,24 +63,6 @@ class Resources(Model):
         if self.roles is not None and (Role.CHIEF not in self.roles or self.roles[Role.CHIEF].count != 1):
             raise ValueError("roles must have a chief, and exactly one")
         return self
-
-
-class Archive(Model):
-    """A prebuilt wheel, sdist or zip, uploaded along with the package and installed into the environment."""
-
-    hash: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    filename: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+!-]*$")]
-
-
-class EnvironmentSpec(Model):
-    """The Python a package needs, as its author wrote it down."""
-
-    runtime: str | None = None
-    python: str | None = None
-    requirements: tuple[str, ...] = ()
-    archives: tuple[Archive, ...] = ()
-    prefer_runtime: bool = False
-    variables: dict[str, str] = {}
 
 
 class RestartRules(Model):

@@ -3,13 +3,14 @@
 import hashlib
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from stoker.errors import DoesNotFitError, StokerError, UsageError
-from stoker.schema.job import Amount, Resources, Role, RoleSpec, Share
-from stoker.schema.launch import Replica
+from stoker.schema.job import Amount, Resources, RoleSpec, Share
+from stoker.schema.launch import Replica, Role
 from stoker.schema.model import Model
 
 Tier = dict[Role, RoleSpec]
@@ -132,10 +133,10 @@ def _sharing(replicas: list[Replica], cpus: float) -> list[Replica]:
     need = total(replicas).cpus
     if need <= cpus or len(replicas) * _LEAST_CPUS > cpus:
         return replicas
-    return [replica.with_(cpus=replica.cpus * cpus / need) for replica in replicas]
+    return [replace(replica, cpus=replica.cpus * cpus / need) for replica in replicas]
 
 
-def total(replicas: tuple[Replica, ...] | list[Replica]) -> Share:
+def total(replicas: Sequence[Replica]) -> Share:
     return _sum(replicas)
 
 
@@ -157,7 +158,7 @@ def largest(nodes: Sequence[Share]) -> Share:
     )
 
 
-def _sum(shares: Sequence[Share]) -> Share:
+def _sum(shares: Sequence[Share | Replica]) -> Share:
     return Share(
         cpus=sum(share.cpus for share in shares),
         memory_gb=sum(share.memory_gb for share in shares),
@@ -201,7 +202,7 @@ def _on_nodes(replicas: list[Replica], pool: Pool) -> tuple[Replica, ...]:
     Which machine becomes which node is the cluster's to say; here it is only made sure that there are such machines.
     """
     if pool.is_unsized:  # each is a node of its own: the cluster puts together what goes together
-        return tuple(replica.with_(node=number) for number, replica in enumerate(replicas))
+        return tuple(replace(replica, node=number) for number, replica in enumerate(replicas))
     there = sorted(pool.nodes, key=lambda node: (node.gpus, node.cpus, node.memory_gb), reverse=True)
     choices: list[list[Share]] = [there]
     if pool.new_node is not None:
@@ -215,10 +216,10 @@ def _on_nodes(replicas: list[Replica], pool: Pool) -> tuple[Replica, ...]:
         if left is None:
             filled = sorted((mine for mine in held if mine), key=lambda mine: replicas.index(mine[0]))
             node_of = {replica.name: node for node, mine in enumerate(filled) for replica in mine}  # the chief's is 0
-            return tuple(replica.with_(node=node_of[replica.name]) for replica in replicas)
+            return tuple(replace(replica, node=node_of[replica.name]) for replica in replicas)
         lacking = left
     raise UsageError(
-        f"{lacking.name} needs {in_words(lacking)}, which no node of pool {pool.name!r} has left beside the"
+        f"{lacking.name} needs {in_words(total([lacking]))}, which no node of pool {pool.name!r} has left beside the"
         f" others of this job: {_sizes(pool)}. Ask for smaller processes{_or_say_so(pool)}."
     )
 
@@ -244,7 +245,7 @@ def _on_one_node(replicas: list[Replica], pool: Pool) -> tuple[Replica, ...]:
             f"This job needs {in_words(need)} on one node (single_node), which no node of pool {pool.name!r} has:"
             f" {_sizes(pool)}. Ask for less, or leave single_node out{_or_say_so(pool)}."
         )
-    return tuple(replica.with_(node=0) for replica in replicas)
+    return tuple(replace(replica, node=0) for replica in replicas)
 
 
 def _sizes(pool: Pool) -> str:

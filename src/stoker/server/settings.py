@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from stoker.errors import ConfigError, NotFoundError
-from stoker.schema.job import Amount, Role, RoleSpec, Share
+from stoker.schema.job import Amount, RoleSpec, Share
+from stoker.schema.launch import Role
 from stoker.schema.model import Model
 from stoker.schema.pool import DEFAULT_TIERS, Pool, RayPool, Tier
 

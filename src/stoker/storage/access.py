@@ -169,6 +169,8 @@ class Storage:
         cut = len(as_folder(kept_from))
         items = []
         for each in below:
+            if target.scheme == "file" and each.key.endswith("/") and not each.size:
+                continue  # a folder's placeholder: no file can have that name, and the folder comes with its files
             into = target.at(_below_target(target, each.key[cut:]))
             items.append(Item(from_root, each, to_root, into.key, str(source.at(each.key)), str(into)))
         return tuple(items)

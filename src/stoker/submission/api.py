@@ -8,7 +8,7 @@ from typing import Unpack
 
 from stoker.errors import UsageError
 from stoker.host.home import Home
-from stoker.packaging.tree import source_of_directory
+from stoker.packaging.package.tree import source_of_directory
 from stoker.submission import job_file
 from stoker.submission.handle import JobHandle, handle_of
 from stoker.submission.pipeline import Submission, default_name, submit_job, with_absolute_job_dir

@@ -102,7 +102,7 @@ def _remembered(memory: "Path") -> _Answer | None:
 
 def _key(values: JobValues, own: list[str], files: dict[str, bytes], code: "Code") -> str:
     """A hash of everything the answer depends on, whatever the directory is called."""
-    from stoker.packaging.fingerprint import fingerprint
+    from stoker.packaging.environment.fingerprint import fingerprint
 
     environment = values.get("environment", {})
     asked = [environment.get("runtime"), environment.get("python"), environment.get("prefer_runtime")]

@@ -30,7 +30,7 @@ from stoker.submission.upload import JobRecord, SubmitClient
 
 if TYPE_CHECKING:
     from stoker.host.home import Home
-    from stoker.packaging.tree import Source
+    from stoker.packaging.package.tree import Source
 
 Adapt = Callable[[JobValues, Code, Notify], tuple[JobValues, Code]]
 

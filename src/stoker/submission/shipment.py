@@ -17,10 +17,10 @@ from stoker.submission.reading import EnvironmentValues, JobValues, overlay
 
 if TYPE_CHECKING:
     from stoker.host.home import Home
-    from stoker.packaging.package import Package
-    from stoker.packaging.project import Project
-    from stoker.packaging.runtimes import Choice
-    from stoker.packaging.tree import Source, Tree
+    from stoker.packaging.environment.runtimes import Choice
+    from stoker.packaging.package.archive import Package
+    from stoker.packaging.package.project import Project
+    from stoker.packaging.package.tree import Source, Tree
 
 Notify = Callable[[str], None]
 
@@ -61,9 +61,9 @@ def scan_package(source: "Source", values: JobValues, *, home: "Home", include: 
 
     Files and folders to `include` are added at the package's top, under their own names.
     """
-    from stoker.packaging.project import read_project
-    from stoker.packaging.runtimes import choose
-    from stoker.packaging.tree import walk
+    from stoker.packaging.environment.runtimes import choose
+    from stoker.packaging.package.project import read_project
+    from stoker.packaging.package.tree import walk
 
     tree = walk(source)
     environment = values.get("environment", {})
@@ -73,7 +73,7 @@ def scan_package(source: "Source", values: JobValues, *, home: "Home", include: 
 
 
 def _with_included(tree: "Tree", include: Sequence[Path]) -> "Tree":
-    from stoker.packaging.tree import Entry, Source, walk
+    from stoker.packaging.package.tree import Entry, Source, walk
 
     entries = {entry.path: entry for entry in tree.entries}
     notes = list(tree.notes)
@@ -103,7 +103,7 @@ def build_shipment(
     check_module(values.get("module"), code, archives)
     package = None
     if code is not None:
-        from stoker.packaging.package import pack
+        from stoker.packaging.package.archive import pack
 
         package = pack(code.tree, out=folder)
         if package.warning:
@@ -113,7 +113,7 @@ def build_shipment(
 
 def check_module(module: str | None, code: Code | None, archives: Sequence[ArchiveFile]) -> None:
     """UsageError if neither the directory nor an archive has the module."""
-    from stoker.packaging.modules import find_module, has_module
+    from stoker.packaging.package.modules import find_module, has_module
 
     if module is None or any(has_module(archive.file, module) for archive in archives):
         return
@@ -134,7 +134,7 @@ def check_environment(shipment: Shipment, *, home: "Home", choice: "Choice | Non
     environment = shipment.values.get("environment", {})
     if os.environ.get("STOKER_SERVER") or not (environment.get("requirements") or shipment.archives):
         return
-    from stoker.packaging.environment import resolve
+    from stoker.packaging.environment.cache import resolve
 
     files = [archive.file for archive in shipment.archives]
     resolve(environment, home=home, archives=files, choice=choice)
@@ -160,8 +160,8 @@ def declared(
 
 
 def _archives(named: Sequence[str], *, folder: Path) -> tuple[ArchiveFile, ...]:
-    from stoker.packaging.package import hash_of
-    from stoker.packaging.requirements import ARCHIVE_SUFFIXES
+    from stoker.packaging.package.archive import hash_of
+    from stoker.packaging.package.requirements import ARCHIVE_SUFFIXES
 
     archives: dict[str, ArchiveFile] = {}
     for name in dict.fromkeys(named):
@@ -183,7 +183,7 @@ def _download(url: str, folder: Path) -> Path:
     try:
         with _open(url) as remote, to.open("wb") as file:
             shutil.copyfileobj(remote, file)
-    except (ImportError, OSError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise UsageError(f"Cannot fetch {url}: {str(error) or type(error).__name__}.") from error
     return to
 
@@ -194,10 +194,10 @@ def _open(url: str) -> "AbstractContextManager[BinaryIO]":
 
         opened: AbstractContextManager[BinaryIO] = urlopen(url, timeout=60)
         return opened
-    import fsspec  # type: ignore[import-untyped]
+    from stoker.host.home import Home
+    from stoker.storage.access import Storage
 
-    remote: AbstractContextManager[BinaryIO] = fsspec.open(url, "rb")
-    return remote
+    return Storage(Home.find().root).open_url(url)
 
 
 def is_local(path: str) -> bool:

@@ -20,6 +20,7 @@ __all__ = ["home"]
 Rows = list[dict[str, str]]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # two trainings
 def test_the_tutorial_teaches_an_encoder_the_truth(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ def submission_of_image(
     """
     from stoker.compat.migrate.containers import find_dockerfile, job_of, read_dockerfile
     from stoker.compat.migrate.image_layout import lay_out
-    from stoker.packaging.tree import source_of_directory
+    from stoker.packaging.package.tree import source_of_directory
     from stoker.submission.pipeline import Submission
 
     context = Path.cwd()

@@ -16,8 +16,8 @@ from typing import Protocol
 from starlette.concurrency import run_in_threadpool
 
 from stoker.errors import StokerError
+from stoker.server.live.sse import KEEP_ALIVE, KEEP_ALIVE_S, event_message
 from stoker.server.live.wakeups import Live
-from stoker.server.routes.replies import KEEP_ALIVE, KEEP_ALIVE_S
 
 logger = logging.getLogger(__name__)
 
@@ -211,4 +211,4 @@ class Hub:
         return self._written("resync", json.dumps({"topics": list(names)}))
 
     def _written(self, event: str, data: str) -> str:
-        return f"id: {self._live.boot}-{self._number}\nevent: {event}\ndata: {data}\n\n"
+        return event_message(event, data, id=f"{self._live.boot}-{self._number}")

@@ -14,8 +14,9 @@ from starlette.responses import StreamingResponse
 from stoker.errors import UsageError
 from stoker.schema.model import Model
 from stoker.schema.record import LogPage, MetricPoint
+from stoker.server.live.sse import KEEP_ALIVE, KEEP_ALIVE_S, EventStream, event_message
 from stoker.server.live.wakeups import Live, job_topic
-from stoker.server.routes.replies import KEEP_ALIVE, KEEP_ALIVE_S, EventStream, event_message, reply
+from stoker.server.routes.replies import reply
 from stoker.server.store.logs import check_filter
 from stoker.server.store.store import Store
 from stoker.server.store.values import LogFilter, MetricPage

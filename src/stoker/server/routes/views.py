@@ -1,7 +1,6 @@
 """What pages draw: lines of metrics, trials in columns, rungs, windows of a log; and the stream of news."""
 
 import gzip
-import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,14 +16,16 @@ from stoker.schema.model import Model
 from stoker.schema.record import PoolHistory
 from stoker.schema.views import Rungs
 from stoker.server.live.fanout import Hub
+from stoker.server.live.sse import EventStream
 from stoker.server.live.topics import Topics, line_json, lines_json
-from stoker.server.routes.replies import EventStream, reply_many
+from stoker.server.routes.replies import reply_many
 from stoker.server.store.logs import check_filter
 from stoker.server.store.store import Store
 from stoker.server.store.values import Axis, LogFilter, Points, SeriesFilter
-from stoker.server.views.columns import Compressed, TrialColumns, finite
+from stoker.server.views.columns import Compressed, TrialColumns
 from stoker.server.views.log_lines import LogLines
 from stoker.server.views.pools import PoolViews
+from stoker.server.views.quick_json import write_json
 
 _MOST_TOPICS = 64
 _MOST_TRIALS = 500
@@ -192,13 +193,12 @@ def _drawn(points: Points) -> dict[str, Any]:
         "total": points.total,
         "exact": points.total == len(points.xs),
         "x": list(points.xs),
-        "y": [finite(y) for y in points.ys],
+        "y": list(points.ys),
     }
 
 
 def _json(body: dict[str, Any]) -> Response:
-    text = json.dumps(body, separators=(",", ":"), allow_nan=False, default=str)
-    return Response(text, media_type="application/json", headers=_SAFE)
+    return Response(write_json(body), media_type="application/json", headers=_SAFE)
 
 
 def _words(text: str | None) -> list[str]:

@@ -5,8 +5,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from stoker.engines.base import Engine
-from stoker.engines.ray.engine import ClusterNode, RayEngine
+from stoker.engines.base import ClusterNode, Engine
+from stoker.engines.ray.engine import RayEngine
 from stoker.errors import StokerError
 from stoker.host.home import Home
 from stoker.schema.job import Share

@@ -11,14 +11,15 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from typing import TypeVar
 
 from stoker.engines.base import Engine, Liveness
 from stoker.errors import NotFoundError, StokerError
 from stoker.host.home import Home
 from stoker.schema.launch import Launch, Replica
 from stoker.schema.pool import Pool, replicas_for
-from stoker.schema.record import Job, PoolNode, PoolStatus
-from stoker.schema.state import RunState
+from stoker.schema.record import Job, JobSummary, PoolNode, PoolStatus
+from stoker.schema.state import JobState, RunState
 from stoker.server.live.wakeups import Live
 from stoker.server.scheduling.decide import (
     Abandon,
@@ -42,6 +43,8 @@ from stoker.server.store.store import Store
 from stoker.server.store.values import JobNow, RunNow
 
 logger = logging.getLogger(__name__)
+
+JobLine = TypeVar("JobLine", bound=JobSummary)
 
 _LIVE_S = 2.0  # how often engines are asked whether their runs live
 _QUEUED_S = 5.0  # how often waiting too long is noticed
@@ -140,6 +143,15 @@ class Scheduler:
         if self._reasons[0] is not snapshot:
             self._reasons = (snapshot, explain(snapshot, self._now()))
         return self._reasons[1]
+
+    def with_reason(self, job: JobLine) -> JobLine:
+        """The job with why it waits, if it does; the store knows the reasons for all other states."""
+        waits = self.reasons().get(job.id)
+        if job.state is JobState.QUEUED:
+            return job.model_copy(update={"reason": waits or "waits for its turn"})
+        if job.state is JobState.PREPARING and waits:  # its cluster has no place for it yet
+            return job.model_copy(update={"reason": waits})
+        return job
 
     def unplaced(self) -> Mapping[str, str]:
         """The runs that their cluster has no place for yet, and what each waits for, as of the last tick."""

@@ -12,9 +12,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
-from sqlalchemy.exc import OperationalError
-
-from stoker.errors import ConflictError, StokerError, UsageError
+from stoker.errors import ConflictError, StokerError, StoreError, UsageError
 from stoker.schema.job import JobSpec, Share
 from stoker.schema.pool import Pool
 from stoker.schema.search import CmaEs, Gp, SearchSpec, Tpe
@@ -24,7 +22,6 @@ from stoker.search.samplers import TrialResult
 from stoker.search.searcher import TrialSearcher, build_searcher
 from stoker.server.live.wakeups import Live
 from stoker.server.scheduling.decide import used
-from stoker.server.store.postgres import StoreLostError
 from stoker.server.store.store import Store
 from stoker.server.store.values import JobNow, OverTrial, Report, SearchBatch, SearchEntry, SearchState, TrialNow
 
@@ -92,7 +89,7 @@ class Searches:
         try:
             found = self._find(job)
             return found is not None and self._advance(job, found, room=self._room(job, jobs))
-        except (OperationalError, StoreLostError):
+        except StoreError:
             logger.exception("search of job %s could not be stored; it is rebuilt", job.id)
             self._forget(job.id)
             return False

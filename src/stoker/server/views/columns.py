@@ -2,7 +2,6 @@
 
 import gzip
 import itertools
-import math
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
@@ -135,15 +134,7 @@ class TrialColumns:
 
 def as_json(row: TrialRow) -> dict[str, Any]:
     """A trial as streams tell of it."""
-    told: dict[str, Any] = {name: finite(getattr(row, name)) for name in COLUMNS}
-    told["hparams"] = {name: finite(value) for name, value in row.hparams.items()}
-    told["metrics"] = {name: finite(value) for name, value in row.metrics.items()}
-    return told
-
-
-def finite(value: Any) -> Any:
-    """JSON has no NaN and no infinities."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return {name: getattr(row, name) for name in (*COLUMNS, "hparams", "metrics")}
 
 
 def _text(head: Mapping[str, Any], rows: Sequence[TrialRow], wanted: frozenset[str]) -> bytes:

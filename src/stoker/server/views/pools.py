@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from starlette.concurrency import run_in_threadpool
 
-from stoker.engines.ray.engine import ClusterNode
+from stoker.engines.base import ClusterNode
 from stoker.schema.record import Held, Holder, PoolHistory, PoolNode, PoolStatus, Waiting
 from stoker.schema.state import RunState
 from stoker.server.live.wakeups import JOBS, Live

@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, BinaryIO
@@ -246,6 +247,7 @@ def _media_headers(found: StoredObject) -> dict[str, str]:
         "Content-Type": content_type(found),
         "ETag": etag(found),
         "Accept-Ranges": "bytes",
+        "Last-Modified": time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(found.updated)),
         "X-Goog-Generation": str(found.generation),
         "X-Goog-Metageneration": str(found.metageneration),
         "X-Goog-Storage-Class": "STANDARD",

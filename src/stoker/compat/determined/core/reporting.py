@@ -11,6 +11,7 @@ from typing import Any
 
 from stoker.compat.determined.cluster import document_of
 from stoker.context import Context
+from stoker.run_dir import RunDir
 
 logger = logging.getLogger("determined.core")
 
@@ -68,7 +69,7 @@ class TrainContext:
         return self._best.get(searcher.get("metric", ""))
 
     def get_tensorboard_path(self) -> pathlib.Path:
-        path = pathlib.Path(self._run.run_dir) / "tensorboard"
+        path = RunDir(self._run.run_dir).tensorboard
         path.mkdir(parents=True, exist_ok=True)
         return path
 

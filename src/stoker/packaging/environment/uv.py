@@ -10,8 +10,8 @@ from pathlib import Path
 
 from stoker.errors import StokerError
 from stoker.host import processes
-from stoker.packaging.pip_settings import uv_settings
-from stoker.packaging.runtimes import Runtime
+from stoker.packaging.environment.pip_settings import uv_settings
+from stoker.packaging.environment.runtimes import Runtime
 
 _HIDDEN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX")
 _PREAMBLE = ("No solution found", "warning:", "WARNING", "Using Python", "Resolved ", "Prepared ", "Updating ")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stoker.errors import UsageError
-from stoker.packaging.ignore import Ignore
+from stoker.packaging.package.ignore import Ignore
 
 _DECLARES_A_PROJECT = {
     "setup.py": re.compile(""),

@@ -12,9 +12,10 @@ from packaging.requirements import Requirement
 
 from stoker.errors import StokerError, UsageError
 from stoker.host.home import Home
-from stoker.packaging.declared import Declared, read_pyproject, read_setup_cfg, roots_of
-from stoker.packaging.environment import prepare
-from stoker.packaging.requirements import (
+from stoker.packaging.environment.cache import prepare
+from stoker.packaging.environment.runtimes import Runtime, default_runtime
+from stoker.packaging.package.metadata import Declared, read_pyproject, read_setup_cfg, roots_of
+from stoker.packaging.package.requirements import (
     Requirements,
     as_of_today,
     check_requirement,
@@ -23,8 +24,7 @@ from stoker.packaging.requirements import (
     without_comment,
     without_hashes,
 )
-from stoker.packaging.runtimes import Runtime, default_runtime
-from stoker.packaging.tree import Tree
+from stoker.packaging.package.tree import Tree
 
 _MAX_COPIED_BYTES = 1 << 20  # a setup.py reads READMEs and versions, not weights
 _SETUP_TIMEOUT_S = 60

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from stoker.host.home import Home, write_private
-from stoker.packaging.runtimes import Runtime, default_runtime
-from stoker.packaging.tree import Tree
+from stoker.packaging.environment.runtimes import Runtime, default_runtime
+from stoker.packaging.package.tree import Tree
 
 _PROVIDED = frozenset({"determined", "determined-cli", "determined-common", "determined-deploy"})
 _FORMAT = 5  # of the kept findings; raised when their meaning changes
@@ -54,7 +54,7 @@ def read_project(tree: Tree, *, home: Home, runtime: Runtime | None = None) -> P
     known = _remembered(memory, root)
     if known is not None:
         return known
-    from stoker.packaging.project_files import read_files  # noqa: PLC0415  with its parsers 60 ms, once per package
+    from stoker.packaging.package.project_files import read_files  # noqa: PLC0415  with its parsers 60 ms, once per package
 
     found = read_files(tree, home=home, runtime=runtime)
     required, notes = _without_provided(found.requirements or ())
@@ -77,7 +77,7 @@ def read_project(tree: Tree, *, home: Home, runtime: Runtime | None = None) -> P
 
 def _without_provided(lines: Iterable[str]) -> tuple[tuple[str, ...], list[str]]:
     """Determined's library reports to a master that is gone; a job finds ours under its name."""
-    from stoker.packaging.requirements import name_of, normal_name  # noqa: PLC0415  as above
+    from stoker.packaging.package.requirements import name_of, normal_name  # noqa: PLC0415  as above
 
     kept = {line: normal_name(name_of(line) or "") for line in lines}
     provided = [line for line, name in kept.items() if name in _PROVIDED]

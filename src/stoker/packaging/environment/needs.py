@@ -1,20 +1,15 @@
-"""What a job needs of its environment, as plain values: schema's EnvironmentSpec without pydantic.
-
-The supervisor reads run.json without pydantic (140 ms on a small machine); it passes the JSON object itself.
-"""
+"""What a job needs of its environment: what an environment is made of, and named by."""
 
 import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from stoker.errors import StokerError, UsageError
+from stoker.errors import StokerError
 from stoker.host.home import Home
-
-if TYPE_CHECKING:
-    from stoker.schema.job import EnvironmentSpec
+from stoker.schema.launch import EnvironmentSpec
 
 _FORMAT = 3  # of environments; raised when they are made differently
 
@@ -30,15 +25,15 @@ class Needs:
     prefer_runtime: bool = False
 
     @classmethod
-    def of(cls, spec: "EnvironmentSpec | Mapping[str, Any]") -> "Needs":
-        if not isinstance(spec, Mapping):
-            return cls.of(spec.model_dump())
+    def of(cls, spec: EnvironmentSpec | Mapping[str, Any]) -> "Needs":
+        if isinstance(spec, Mapping):
+            spec = EnvironmentSpec.from_json(spec)
         return cls(
-            runtime=spec.get("runtime"),
-            python=spec.get("python"),
-            requirements=tuple(line.strip() for line in spec.get("requirements", ()) if line.strip()),
-            archives=tuple((archive["hash"], archive["filename"]) for archive in spec.get("archives", ())),
-            prefer_runtime=bool(spec.get("prefer_runtime", False)),
+            runtime=spec.runtime,
+            python=spec.python,
+            requirements=tuple(line.strip() for line in spec.requirements if line.strip()),
+            archives=tuple((archive.hash, archive.filename) for archive in spec.archives),
+            prefer_runtime=bool(spec.prefer_runtime),
         )
 
     def key(self, *, fingerprint: str, provided: str) -> str:
@@ -50,8 +45,6 @@ class Needs:
         """Where the archives are; StokerError when one was not brought here."""
         files = []
         for hash, filename in self.archives:
-            if Path(filename).name != filename or Path(hash).name != hash:
-                raise UsageError(f"{filename!r} is not the name of an archive.")
             file = home.archive_file(hash, filename)
             if not file.is_file():
                 raise StokerError(f"The archive {filename} is not here ({file}); it should have been brought first.")

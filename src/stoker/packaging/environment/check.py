@@ -10,13 +10,10 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from stoker.errors import UsageError
 from stoker.host.home import Home
-from stoker.packaging.installed import Installed
-from stoker.packaging.needs import Needs
-from stoker.packaging.package import hash_of
-from stoker.packaging.project import Project, read_project
-from stoker.packaging.requirements import ARCHIVE_SUFFIXES, name_of, without_hashes
-from stoker.packaging.resolution import Resolution
-from stoker.packaging.resolver import (
+from stoker.packaging.environment.distributions import Installed
+from stoker.packaging.environment.needs import Needs
+from stoker.packaging.environment.resolution import Resolution
+from stoker.packaging.environment.resolver import (
     Endless,
     Unresolvable,
     Wanted,
@@ -26,8 +23,11 @@ from stoker.packaging.resolver import (
     resolve_needs,
     without_wheel,
 )
-from stoker.packaging.runtimes import Runtime, choose, list_runtimes
-from stoker.packaging.tree import source_of_package, walk
+from stoker.packaging.environment.runtimes import Runtime, choose, list_runtimes
+from stoker.packaging.package.archive import hash_of
+from stoker.packaging.package.project import Project, read_project
+from stoker.packaging.package.requirements import ARCHIVE_SUFFIXES, name_of, without_hashes
+from stoker.packaging.package.tree import source_of_package, walk
 
 
 class Verdict(StrEnum):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from stoker.errors import UsageError
 
 if TYPE_CHECKING:
-    from stoker.packaging.tree import Entry, Tree
+    from stoker.packaging.package.tree import Entry, Tree
 
 MEGABYTE = 1_000_000
 WARN_BYTES = 50 * MEGABYTE

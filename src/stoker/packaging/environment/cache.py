@@ -12,17 +12,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stoker.host.home import Home, write_private
-from stoker.packaging.fingerprint import fingerprint
-from stoker.packaging.layer import MENDS, installed_in, make_layer, mend, provided_commands, provided_folder
-from stoker.packaging.needs import Needs
-from stoker.packaging.resolution import Resolution, forget, remember, remembered
-from stoker.packaging.runtimes import Choice, Runtime, choose
-
-if TYPE_CHECKING:
-    from stoker.schema.job import EnvironmentSpec
+from stoker.packaging.environment.fingerprint import fingerprint
+from stoker.packaging.environment.layer import (
+    PATCH_VERSION,
+    installed_in,
+    make_layer,
+    patch_environment,
+    provided_commands,
+    provided_folder,
+)
+from stoker.packaging.environment.needs import Needs
+from stoker.packaging.environment.resolution import Resolution, forget, remember, remembered
+from stoker.packaging.environment.runtimes import Choice, Runtime, choose
+from stoker.schema.launch import EnvironmentSpec
 
 Say = Callable[[str], None]
 
@@ -40,7 +45,7 @@ class PreparedEnvironment:
 
 
 def prepare(
-    spec: "EnvironmentSpec | Mapping[str, Any]", *, home: Home, say: Say = lambda line: None
+    spec: EnvironmentSpec | Mapping[str, Any], *, home: Home, say: Say = lambda line: None
 ) -> PreparedEnvironment:
     """Find or make the environment; `say` gets a line for each thing that takes time.
 
@@ -114,9 +119,9 @@ class _Order:
             return None
         if not (self.folder / "bin" / "python").exists():
             return None
-        if record.get("mends") != MENDS:  # made by an older stoker
-            mend(self.folder, self.runtime, installed)
-            write_private(self.record, json.dumps({**record, "mends": MENDS}, indent=1))
+        if record.get("mends") != PATCH_VERSION:  # made by an older stoker
+            patch_environment(self.folder, self.runtime, installed)
+            write_private(self.record, json.dumps({**record, "mends": PATCH_VERSION}, indent=1))
         return self.ready(installed, cached=True)
 
     def ready(self, installed: tuple[str, ...], *, cached: bool) -> PreparedEnvironment:
@@ -143,8 +148,8 @@ def _resolve(order: _Order, archives: Sequence[Path] | None) -> Resolution:
     known = remembered(order.home, order.key)
     if known is not None:
         return known
-    from stoker.packaging.installed import Installed  # noqa: PLC0415  50 ms, not on a cached path
-    from stoker.packaging.resolver import resolve_needs  # noqa: PLC0415
+    from stoker.packaging.environment.distributions import Installed  # noqa: PLC0415  50 ms, not on a cached path
+    from stoker.packaging.environment.resolver import resolve_needs  # noqa: PLC0415
 
     files = (
         order.needs.archive_files(order.home)
@@ -164,7 +169,7 @@ def _make(order: _Order, *, say: Say) -> tuple[str, ...]:
     try:
         python = make_layer(order.folder, order.runtime, provided=order.provided)
         if resolution.lines:
-            from stoker.packaging.install import install  # noqa: PLC0415  as above
+            from stoker.packaging.environment.install import install  # noqa: PLC0415  as above
 
             files = order.needs.archive_files(order.home)
             install(resolution.located(files), order.needs, order.runtime, python=python)
@@ -173,9 +178,9 @@ def _make(order: _Order, *, say: Say) -> tuple[str, ...]:
         shutil.rmtree(order.folder, ignore_errors=True)
         raise
     installed = installed_in(order.folder, order.runtime)
-    mend(order.folder, order.runtime, installed)
+    patch_environment(order.folder, order.runtime, installed)
     record = {"installed": installed, "runtime": str(order.runtime), "requirements": order.needs.requirements}
-    write_private(order.record, json.dumps({**record, "mends": MENDS}, indent=1))
+    write_private(order.record, json.dumps({**record, "mends": PATCH_VERSION}, indent=1))
     return installed
 
 

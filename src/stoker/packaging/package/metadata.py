@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker.errors import UsageError
-from stoker.packaging.requirements import read_requirements, without_comment
+from stoker.packaging.package.requirements import read_requirements, without_comment
 
 
 @dataclass(slots=True)

@@ -11,9 +11,9 @@ from packaging.markers import default_environment
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
-from stoker.packaging.fingerprint import metadata_folders
-from stoker.packaging.requirements import normal_name
-from stoker.packaging.runtimes import Runtime
+from stoker.packaging.environment.fingerprint import metadata_folders
+from stoker.packaging.environment.runtimes import Runtime
+from stoker.packaging.package.requirements import normal_name
 
 
 @dataclass(frozen=True)

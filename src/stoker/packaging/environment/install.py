@@ -5,11 +5,11 @@ import subprocess
 from pathlib import Path
 
 from stoker.errors import StokerError
-from stoker.packaging.needs import Needs
-from stoker.packaging.requirements import OVERRIDE
-from stoker.packaging.resolution import Resolution
-from stoker.packaging.runtimes import Runtime
-from stoker.packaging.uv import Uv, short_reason
+from stoker.packaging.environment.needs import Needs
+from stoker.packaging.environment.resolution import Resolution
+from stoker.packaging.environment.runtimes import Runtime
+from stoker.packaging.environment.uv import Uv, short_reason
+from stoker.packaging.package.requirements import OVERRIDE
 
 
 def install(resolution: Resolution, needs: Needs, runtime: Runtime, *, python: Path) -> None:

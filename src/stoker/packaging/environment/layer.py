@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stoker.host.home import Home
-from stoker.packaging.runtimes import Runtime
+from stoker.packaging.environment.runtimes import Runtime
 
 # Before user code: what waits for TensorFlow to be imported, where gs:// paths are to be led elsewhere than to Google.
 _BUCKETS = "import os; 'STOKER_GS_FOLDERS' in os.environ and __import__('stoker_buckets')"
@@ -50,10 +50,11 @@ def make_venv(folder: Path, runtime: Runtime) -> Path:
     return packages
 
 
-MENDS = 4  # raised when `mend` comes to do more: environments that were made before are then mended again
+# Raised when `patch_environment` does more: environments that were made before are then patched again.
+PATCH_VERSION = 4
 
 
-def mend(folder: Path, runtime: Runtime, installed: Sequence[str]) -> None:
+def patch_environment(folder: Path, runtime: Runtime, installed: Sequence[str]) -> None:
     """Make up for what is known to be wrong with what was installed, and for what an older stoker left out."""
     start = site_packages(folder, runtime) / "_stoker_runtime.pth"
     known = start.read_text().splitlines() if start.exists() else list(_STARTS)
@@ -82,17 +83,17 @@ def site_packages(folder: Path, runtime: Runtime) -> Path:
 
 def provided_folder(home: Home) -> Path:
     """HOME/provided/ID: links to this stoker and to the modules that every job can import."""
-    own = Path(__file__).resolve().parents[1]
+    own = Path(__file__).resolve().parents[2]
     folder = home.root / "provided" / hashlib.sha256(str(own).encode()).hexdigest()[:12]
     targets = {
         "stoker": own,
-        "hypertune": own / "packaging" / "provided" / "hypertune",
+        "hypertune": own / "packaging" / "job_modules" / "hypertune",
         "determined": own / "compat" / "names" / "determined",
         "determined_common": own / "compat" / "names" / "determined_common",
         "stoker_buckets": own / "storage" / "gcs_api" / "job_modules" / "stoker_buckets",
-        "stoker_old_builtins.py": own / "packaging" / "provided" / "stoker_old_builtins.py",
-        "stoker_old_imports.py": own / "packaging" / "provided" / "stoker_old_imports.py",
-        "stoker_torchvision.py": own / "packaging" / "provided" / "stoker_torchvision.py",
+        "stoker_old_builtins.py": own / "packaging" / "job_modules" / "stoker_old_builtins.py",
+        "stoker_old_imports.py": own / "packaging" / "job_modules" / "stoker_old_imports.py",
+        "stoker_torchvision.py": own / "packaging" / "job_modules" / "stoker_torchvision.py",
     }
     for name, target in targets.items():
         link = folder / name

@@ -13,9 +13,9 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from stoker.host.home import Home
-from stoker.packaging.fingerprint import fingerprint
-from stoker.packaging.installed import Distribution, Installed
-from stoker.packaging.layer import make_venv
+from stoker.packaging.environment.distributions import Distribution, Installed
+from stoker.packaging.environment.fingerprint import fingerprint
+from stoker.packaging.environment.layer import make_venv
 
 
 def shadow_of(installed: Installed, *, home: Home) -> Path:

@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 
-from stoker.packaging.runtimes import Runtime
+from stoker.packaging.environment.runtimes import Runtime
 
 _ADD_SITE_DIR = re.compile(r"import site; site\.addsitedir\('([^']*)'\)")
 

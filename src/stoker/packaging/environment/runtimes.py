@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from stoker.errors import ConflictError, NotFoundError, StokerError, UsageError
 from stoker.host.home import Home, write_private
-from stoker.packaging.interpreters import OLDEST, Interpreter, find_pythons, probe, this_interpreter
+from stoker.packaging.environment.interpreters import OLDEST, Interpreter, find_pythons, probe, this_interpreter
 
 DEFAULT = "default"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")

@@ -10,13 +10,13 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from stoker.errors import UsageError
 from stoker.host.home import Home
-from stoker.packaging.installed import Installed
-from stoker.packaging.needs import Needs
-from stoker.packaging.requirements import OVERRIDE, PASSED_ON, hashes_of, name_of, without_hashes
-from stoker.packaging.resolution import Resolution
-from stoker.packaging.runtimes import Runtime
-from stoker.packaging.shadow import shadow_of
-from stoker.packaging.uv import Uv, short_reason
+from stoker.packaging.environment.distributions import Installed
+from stoker.packaging.environment.needs import Needs
+from stoker.packaging.environment.resolution import Resolution
+from stoker.packaging.environment.resolver_venv import shadow_of
+from stoker.packaging.environment.runtimes import Runtime
+from stoker.packaging.environment.uv import Uv, short_reason
+from stoker.packaging.package.requirements import OVERRIDE, PASSED_ON, hashes_of, name_of, without_hashes
 
 # uv reads no metadata that breaks today's standard, and pip of the time does: pandas 0.24 asks for "pytz >=2011k".
 _PIP_CAN = re.compile(r"invalid metadata|could not be parsed|failed to parse", re.IGNORECASE)
