@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from stoker.errors import ConflictError, UsageError
 from stoker.host.home import Home
 from stoker.packaging.environment import runtimes
 from stoker.packaging.package.tree import source_of_directory
-from stoker.schema.job import EnvironmentSpec, JobSpec
+from stoker.schema.job import JobSpec
+from stoker.schema.launch import EnvironmentSpec
 from stoker.submission import legacy, pipeline, shipment
 from stoker.submission.pipeline import Submission, submit_job
 from stoker.submission.reading import EnvironmentValues, JobOptions, JobValues
@@ -67,7 +69,7 @@ def code(tmp_path: Path) -> Path:
 
 def test_job_values_name_the_fields_of_a_job() -> None:
     assert set(JobValues.__annotations__) | set(JobOptions.__annotations__) == set(JobSpec.model_fields)
-    assert set(EnvironmentValues.__annotations__) == set(EnvironmentSpec.model_fields)
+    assert set(EnvironmentValues.__annotations__) == {field.name for field in fields(EnvironmentSpec)}
 
 
 def test_directory_is_packed_checked_and_sent_in_order(server: FakeServer, home: Home, code: Path) -> None:
