@@ -244,7 +244,7 @@ def killed_node(bench: Bench) -> float:
     """From kill -9 of a raylet until the server has given its run up and queued another."""
     name = bench.submit("sleep", *bench.on_two_nodes())
     bench.wait_for(name, lambda job: job.state == "RUNNING")
-    text = (bench.home.run_dir(name, 1, 1) / "nodes.json").read_text()
+    text = bench.home.run_dir(name, 1, 1).places.read_text()
     head = bench.cluster.address.partition(":")[0]  # where the bridge is: it would have to start anew
     address = next(found for found in re.findall(r'"address": "([^"]+)"', text) if found != head)
     killed = time.time()

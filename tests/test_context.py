@@ -342,8 +342,11 @@ def test_context_works_on_any_python(run_dir: Path, python: str) -> None:
             with open("model.bin", "w") as file:
                 file.write("123")
             ctx.save_checkpoint("model.bin", step=2, note="x")
-            print(ctx.hparams, ctx.should_stop(), ctx.trial)
+            print(ctx.hparams, ctx.should_stop(), ctx.trial, ctx.origin.trainer.given())
     """
+    launch = json.loads((run_dir / "run.json").read_text())
+    origin = {"platform": "determined", "trainer": {"max_length": {"epochs": 2}, "test_mode": None}, "later": 1}
+    (run_dir / "run.json").write_text(json.dumps({**launch, "origin": origin}))
     environment = {**os.environ, "PYTHONPATH": str(Path(stoker.__file__).parents[1])}
 
     done = subprocess.run(
@@ -351,7 +354,7 @@ def test_context_works_on_any_python(run_dir: Path, python: str) -> None:
     )
 
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "{'depth': 2, 'lr': 0.1} False 2\n"
+    assert done.stdout == "{'depth': 2, 'lr': 0.1} False 2 {'max_length': {'epochs': 2}}\n"
     assert [event["type"] for event in events(run_dir)] == ["metric", "progress", "checkpoint"]
 
 

@@ -23,10 +23,11 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional
 
+from stoker.atomic import replace_folder
+from stoker.run_dir import RunDir
+
 if TYPE_CHECKING:
     from stoker.origin import Origin
-
-from stoker.atomic import replace_folder
 
 
 def init(hparams: Optional[Dict[str, Any]] = None) -> "Context":
@@ -42,7 +43,7 @@ class Context:
     """Hyperparameters in; metrics, checkpoints and progress out. Also a context manager, for those who like it."""
 
     def __init__(self, run_dir: Optional[str], hparams: Dict[str, Any]) -> None:
-        self._run = _read_run(run_dir)
+        self._run = {} if run_dir is None else RunDir(run_dir).read_launch()
         self.managed = run_dir is not None  # a supervisor is watching
         folder = run_dir or os.path.join("stoker-runs", time.strftime("%Y%m%d-%H%M%S-") + str(os.getpid()))
         self.run_dir = os.path.abspath(folder)
@@ -60,7 +61,7 @@ class Context:
         self.rank = int(os.environ.get("RANK", "0"))
         self.world_size = int(os.environ.get("WORLD_SIZE", "1"))
         self._replica = _encode(os.environ.get("STOKER_REPLICA", "chief-0"))
-        self._stop_file = os.path.join(self.run_dir, "stop")
+        self._stop_file = str(RunDir(self.run_dir).stop)
         self._stopped = False
         self._events = -1  # file descriptor, opened at the first event
         self._is_torn = False  # the last line lacks its end
@@ -106,7 +107,7 @@ class Context:
         """
         if not re.match(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z", name):
             raise ValueError("{!r} is no name for a model: letters, digits, '.', '_' and '-'.".format(name))
-        folder = os.path.join(self.run_dir, "models", name)
+        folder = str(RunDir(self.run_dir).models / name)
         if self.rank == 0:
             framework = self._export(model, folder, name, details)
             metrics = {key: float(value) for key, value in (details.get("metrics") or {}).items()}
@@ -125,7 +126,7 @@ class Context:
     @property
     def checkpoint_dir(self) -> str:
         """The run's own folder for checkpoints; made when asked for."""
-        path = os.path.abspath(os.path.join(self.run_dir, "checkpoints"))
+        path = str(RunDir(self.run_dir).checkpoints)
         os.makedirs(path, exist_ok=True)
         return path
 
@@ -164,8 +165,7 @@ class Context:
         """Append an event; `fields` is its JSON without the brackets."""
         if self._events < 0:
             os.makedirs(self.run_dir, exist_ok=True)
-            path = os.path.join(self.run_dir, "events.jsonl")
-            self._events = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+            self._events = os.open(RunDir(self.run_dir).events, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         # One write() with O_APPEND: lines of several ranks do not mix, and none is half there after kill -9.
         line = ('{%s,"time":%r,"replica":%s}\n' % (fields, time.time(), self._replica)).encode()
         if self._is_torn:
@@ -219,20 +219,6 @@ def _copy_as_folder(source: Any, folder: str) -> None:
         os.makedirs(partial)
         shutil.copy2(source, partial)
     replace_folder(partial, folder)
-
-
-def _read_run(run_dir: Optional[str]) -> Dict[str, Any]:
-    if run_dir is None:
-        return {}
-    with open(os.path.join(run_dir, "run.json")) as file:
-        found = json.load(file)
-    if not isinstance(found, dict):
-        raise ValueError("{}/run.json is not a JSON object.".format(run_dir))
-    if "origin" in found or "stoker" not in found.get("data", {}):
-        return found
-    from stoker.origin import from_0_1  # noqa: PLC0415 - only for what stoker 0.1.0 wrote
-
-    return from_0_1(found)
 
 
 def _notice_sigterm(context: Context) -> None:

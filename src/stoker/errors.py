@@ -7,7 +7,8 @@
     ├── NotFoundError       exit 2: no such job, pool, runtime, package
     ├── ConflictError       exit 2: the name is taken, or the state does not allow it
     └── ServerError         exit 1: the server failed
-        └── UnreachableError    exit 1: nothing answers there (any more)
+        ├── UnreachableError    exit 1: nothing answers there (any more)
+        └── StoreError          exit 1: its database failed or does not answer; nothing was done
 
 The command line prints the message alone; a traceback means a bug in stoker.
 """
@@ -59,6 +60,12 @@ class ServerError(StokerError):
 
 class UnreachableError(ServerError):
     """Nothing answers at the server's address, or it broke off."""
+
+
+class StoreError(ServerError):
+    """The server's database failed or does not answer. Nothing was done; try again."""
+
+    http_status = 503
 
 
 class InstanceError(UsageError):

@@ -13,8 +13,8 @@ from stoker.compat.commands.determined.experiment_create import base_of, forked,
 from stoker.compat.dialects import determined
 from stoker.errors import ConfigError, UsageError
 from stoker.host.home import Home
-from stoker.packaging.package import pack
-from stoker.packaging.tree import source_of_directory
+from stoker.packaging.package.archive import pack
+from stoker.packaging.package.tree import source_of_directory
 from stoker.schema.state import JobState
 from stoker.submission.shipment import look_at
 from tests.cli.conftest import Stoker

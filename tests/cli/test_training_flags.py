@@ -7,7 +7,8 @@ import pytest
 
 from stoker.compat.aiplatform import training_flags
 from stoker.errors import ConfigError, UsageError
-from stoker.schema.job import JobSpec, Role
+from stoker.schema.job import JobSpec
+from stoker.schema.launch import Role
 from stoker.submission.reading import Reading
 from stoker.terminal.parser import Parser, split_user_args
 

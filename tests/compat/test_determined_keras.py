@@ -70,7 +70,7 @@ def test_keras_says_how_long_an_epoch_of_endless_data_is_and_has_its_old_modules
     ran = script(
         """
         import sys
-        import stoker.packaging.provided.stoker_old_imports
+        import stoker.packaging.job_modules.stoker_old_imports
         from keras.datasets.cifar import load_batch
         from stoker.compat.determined import keras_callbacks, keras_trial, old_optimizers
 

@@ -7,8 +7,8 @@ import pytest
 from stoker.compat.dialects import determined
 from stoker.compat.eras import supply
 from stoker.host.home import Home
-from stoker.packaging.requirements import OVERRIDE
-from stoker.packaging.tree import source_of_directory, walk
+from stoker.packaging.package.requirements import OVERRIDE
+from stoker.packaging.package.tree import source_of_directory, walk
 from tests.compat.conftest import follow_experiment
 from tests.e2e.conftest import home
 

@@ -10,7 +10,7 @@ import pytest
 from stoker.compat.commands.aiplatform.gcloud_shim import call
 from stoker.errors import NotFoundError, UsageError
 from stoker.host.home import Home
-from stoker.packaging.environment import prepare
+from stoker.packaging.environment.cache import prepare
 
 Captured = pytest.CaptureFixture[str]
 

@@ -8,8 +8,8 @@ import pytest
 from stoker.compat.eras.images import compiled_pins, in_images, is_of_runtime_1, loosened, python_2, uses_of, went_with
 from stoker.errors import StokerError
 from stoker.host.home import Home
-from stoker.packaging.runtimes import choose
-from stoker.packaging.tree import source_of_directory
+from stoker.packaging.environment.runtimes import choose
+from stoker.packaging.package.tree import source_of_directory
 from stoker.submission.legacy import with_old_times
 from stoker.submission.shipment import look_at
 from tests.e2e.command import stoker

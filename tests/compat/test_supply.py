@@ -18,13 +18,13 @@ from stoker.compat.migrate.findings import Verdict
 from stoker.errors import UsageError
 from stoker.host.home import Home
 from stoker.origin import Platform
-from stoker.packaging import runtimes
-from stoker.packaging.installed import Installed
-from stoker.packaging.layer import make_layer, mend, provided_folder, site_packages
-from stoker.packaging.needs import Needs
-from stoker.packaging.resolver import Wanted
-from stoker.packaging.runtimes import Runtime, default_runtime
-from stoker.packaging.tree import source_of_directory
+from stoker.packaging.environment import runtimes
+from stoker.packaging.environment.distributions import Installed
+from stoker.packaging.environment.layer import make_layer, patch_environment, provided_folder, site_packages
+from stoker.packaging.environment.needs import Needs
+from stoker.packaging.environment.resolver import Wanted
+from stoker.packaging.environment.runtimes import Runtime, default_runtime
+from stoker.packaging.package.tree import source_of_directory
 from stoker.submission.legacy import with_old_times
 from stoker.submission.shipment import look_at
 from tests.packaging.made import make_runtime
@@ -105,7 +105,7 @@ def test_torchvision_for_gpus_can_be_imported_beside_torch_for_cpus(tmp_path: Pa
     words = [str(python), "-c", "import torchvision; print('imported')"]
 
     before = subprocess.run(words, capture_output=True, text=True, timeout=120)
-    mend(layer, runtime, ["torchvision 0.29.2"])
+    patch_environment(layer, runtime, ["torchvision 0.29.2"])
     after = subprocess.run(words, capture_output=True, text=True, timeout=120)
 
     assert "torchvision::nms does not exist" in before.stderr
@@ -128,7 +128,7 @@ def test_imports_that_went_away_are_found_again_beside_what_was_installed(tmp_pa
         "print(joblib.dump(), other is joblib, six.own, attrdict.Mapping.__module__)\n"
     )
 
-    mend(layer, runtime, ["scikit_learn 1.0.2", "attrdict 2.0.1"])
+    patch_environment(layer, runtime, ["scikit_learn 1.0.2", "attrdict 2.0.1"])
     done = subprocess.run([str(python), "-c", source], capture_output=True, text=True, timeout=120)
 
     assert (done.stdout, done.stderr) == ("joblib True True collections.abc\n", "")
@@ -164,7 +164,7 @@ def test_an_older_layer_comes_to_look_for_them(tmp_path: Path) -> None:
     whole = start.read_text()
     start.write_text("".join(line for line in whole.splitlines(keepends=True) if "STOKER_BUILTINS" not in line))
 
-    mend(tmp_path / "layer", runtime, [])
+    patch_environment(tmp_path / "layer", runtime, [])
 
     assert start.read_text() == whole
 
@@ -211,11 +211,11 @@ def test_pins_that_nobody_has_a_build_of_are_loosened_and_python_2s_left_out(
     assert wanted.options == ()
 
 
-def test_nothing_is_mended_where_nothing_is_wrong(tmp_path: Path) -> None:
+def test_nothing_is_patched_where_nothing_is_wrong(tmp_path: Path) -> None:
     runtime = default_runtime()
     make_layer(tmp_path / "layer", runtime, provided=Path(stoker.__file__).parents[1])
 
-    mend(tmp_path / "layer", runtime, ["six 1.17.0"])
+    patch_environment(tmp_path / "layer", runtime, ["six 1.17.0"])
 
     assert sorted(path.name for path in site_packages(tmp_path / "layer", runtime).iterdir()) == ["_stoker_runtime.pth"]
 

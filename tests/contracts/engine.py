@@ -15,8 +15,8 @@ import pytest
 from stoker.engines.base import Engine, Liveness
 from stoker.errors import StokerError
 from stoker.host.home import Home
-from stoker.schema.job import Role
-from stoker.schema.launch import Launch, Replica
+from stoker.run_dir import RunDir
+from stoker.schema.launch import Launch, Replica, Role
 from tests.fakes import FakeServer
 from tests.processes import kill_all_with_environment, processes_with_environment, wait_until
 
@@ -78,17 +78,17 @@ class EngineContract:
             (source / "task.py").write_text(textwrap.dedent(code))
             chief = Replica(role=Role.CHIEF, index=0, rank=0)
             values = {"run": f"{job}.1.1", "job": job, "trial": 1, "trial_id": 1, "attempt": 1, "source": str(source)}
-            made.append(Launch.model_validate({**values, "module": "task", "replicas": (chief,), **fields}))
+            made.append(Launch(**{**values, "module": "task", "replicas": (chief,), **fields}))
             return made[-1]
 
         return make
 
-    def run_dir(self, home: Home, launch: Launch) -> Path:
+    def run_dir(self, home: Home, launch: Launch) -> RunDir:
         return home.run_dir(launch.job, launch.trial, launch.attempt)
 
     def wait_started(self, home: Home, launch: Launch, *names: str) -> None:
         for name in names or ("chief-0",):
-            wait_until((self.run_dir(home, launch) / f"started-{name}").exists, what=f"{name} to start")
+            wait_until((self.run_dir(home, launch).path / f"started-{name}").exists, what=f"{name} to start")
 
     def wait_gone(self, engine: Engine, handle: str) -> None:
         wait_until(lambda: engine.poll([handle])[handle] is Liveness.GONE, what="the run to be gone")
@@ -202,8 +202,8 @@ class EngineContract:
 
     def test_run_that_cannot_be_started_raises(self, engine: Engine, launch: Callable[..., Launch], home: Home) -> None:
         run = launch(SLEEP)
-        self.run_dir(home, run).parent.mkdir(parents=True)
-        self.run_dir(home, run).write_text("a file is in the way")
+        self.run_dir(home, run).path.parent.mkdir(parents=True)
+        self.run_dir(home, run).path.write_text("a file is in the way")
 
         with pytest.raises(StokerError, match=run.run):
             engine.submit(run)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from stoker.client.client import connect
 from stoker.host.home import Home
+from stoker.run_dir import RunDir
 from stoker.schema.record import Job
 from stoker.schema.state import JobState
 from tests.e2e.command import submit, write_package
@@ -46,13 +47,12 @@ class Training:
         assert done.code == 0, done.err
         self.wait_for_steps(attempt=1)
 
-    def run_dir(self, node: int, attempt: int = 1) -> Path:
-        whole = self.nodes.run_dir("train", 1, attempt)
-        return whole / "nodes" / str(node) if node else whole
+    def run_dir(self, node: int, attempt: int = 1) -> RunDir:
+        return self.nodes.run_dir("train", 1, attempt).node(node)
 
     def pids(self, node: int) -> dict[str, int]:
         """Of the first run's supervisor on that node, and of the processes there."""
-        found = json.loads((self.run_dir(node) / "processes.json").read_text())
+        found = json.loads(self.run_dir(node).processes.read_text())
         return {"supervisor": found["supervisor"]["pid"]} | {
             name: one["pid"] for name, one in found["replicas"].items()
         }
@@ -92,7 +92,7 @@ class Training:
         run = f"train.1.{attempt}"
         for replica in ("chief-0", "worker-0"):
             # A second run may have both on one node: it is placed by what the cluster has then.
-            output = next(self.run_dir(0, attempt).rglob(f"logs/{replica}.stdout"))
+            output = next(self.run_dir(0, attempt).path.rglob(f"logs/{replica}.stdout"))
             written = output.read_text().splitlines()
             assert self.told(run, replica) == written
         steps = [int(line.split()[1]) for line in self.told(run, "chief-0")]

@@ -14,6 +14,7 @@ import pytest
 from stoker.client.client import Client, connect
 from stoker.host.home import Home
 from stoker.host.processes import ProcessId
+from stoker.run_dir import RunDir
 from stoker.schema.record import Job
 from stoker.schema.state import JobState, RunState
 from tests.e2e.conftest import kill_server
@@ -94,7 +95,7 @@ def test_run_is_restarted_from_its_checkpoint_when_the_supervisor_is_killed(
             lambda d=run_dir: len(lines_written(d)) > 12 + dice.randint(0, 20), what=f"attempt {attempt} to work"
         )
         os.kill(supervisor_pid(run_dir), signal.SIGKILL)
-        wait_until(lambda n=attempt + 1: home.run_dir("orphan", 1, n).exists(), what="the next attempt")
+        wait_until(lambda n=attempt + 1: home.run_dir("orphan", 1, n).path.exists(), what="the next attempt")
         assert not processes_with_environment("STOKER_RUN_DIR", str(run_dir)), "orphans of a lost run are still there"
 
     job = client.wait("orphan", timeout_s=120)
@@ -146,7 +147,7 @@ def test_next_server_takes_what_a_supervisor_left_that_was_told_to_leave(
     run_dir = home.run_dir("unheard", 1, 1)
     wait_until(lambda: len(lines_written(run_dir)) > 3, what="user code to work")
     kill_server(home)
-    wait_until(lambda: '"type":"exited"' in (run_dir / "spool.jsonl").read_text(), what="the run to end")
+    wait_until(lambda: '"type":"exited"' in run_dir.spool.read_text(), what="the run to end")
     supervisor = ProcessId.of(supervisor_pid(run_dir))
     assert supervisor is not None
 
@@ -163,8 +164,8 @@ def test_next_server_takes_what_a_supervisor_left_that_was_told_to_leave(
 # --- what user code wrote, read from its own files; what the server was told, read from the API
 
 
-def lines_written(run_dir: Path, stream: str = "stdout") -> list[str]:
-    path = run_dir / "logs" / f"chief-0.{stream}"
+def lines_written(run_dir: RunDir, stream: str = "stdout") -> list[str]:
+    path = run_dir.output("chief-0", stream)
     return path.read_text().splitlines() if path.exists() else []
 
 
@@ -173,13 +174,13 @@ def last_step(home: Home, job: str) -> int:
     return int(written[-1].split()[1]) if written else -1
 
 
-def metrics_written(run_dir: Path) -> list[tuple[int, float]]:
-    events = [json.loads(line) for line in (run_dir / "events.jsonl").read_text().splitlines()]
+def metrics_written(run_dir: RunDir) -> list[tuple[int, float]]:
+    events = [json.loads(line) for line in run_dir.events.read_text().splitlines()]
     return [(event["step"], event["values"]["loss"]) for event in events if event["type"] == "metric"]
 
 
-def checkpoints_written(run_dir: Path) -> list[int]:
-    events = [json.loads(line) for line in (run_dir / "events.jsonl").read_text().splitlines()]
+def checkpoints_written(run_dir: RunDir) -> list[int]:
+    events = [json.loads(line) for line in run_dir.events.read_text().splitlines()]
     return [event["step"] for event in events if event["type"] == "checkpoint"]
 
 
@@ -216,9 +217,9 @@ def assert_said_everything_once(client: Client, home: Home, job: Job) -> None:
         assert [found.step for found in checkpoints if found.run == run.id] == checkpoints_written(run_dir)
 
 
-def supervisor_pid(run_dir: Path) -> int:
-    return int(json.loads((run_dir / "processes.json").read_text())["supervisor"]["pid"])
+def supervisor_pid(run_dir: RunDir) -> int:
+    return int(json.loads(run_dir.processes.read_text())["supervisor"]["pid"])
 
 
-def replica_pid(run_dir: Path) -> int:
-    return int(json.loads((run_dir / "processes.json").read_text())["replicas"]["chief-0"]["pid"])
+def replica_pid(run_dir: RunDir) -> int:
+    return int(json.loads(run_dir.processes.read_text())["replicas"]["chief-0"]["pid"])

@@ -66,7 +66,7 @@ def test_run_on_two_nodes_goes_on_from_its_checkpoint_when_a_node_and_the_server
     assert done.code == 0, done.err
     wait_until(lambda: steps(ready) > 5, what="some steps")
 
-    placed = json.loads((home.run_dir("ddp", 1, 1) / "nodes.json").read_text())
+    placed = json.loads(home.run_dir("ddp", 1, 1).places.read_text())
     assert len({place["address"] for place in placed}) == 2
     assert_page_has_what_it_shows(ready, {place["address"] for place in placed})
     kill_server(home)

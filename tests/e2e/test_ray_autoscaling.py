@@ -96,7 +96,7 @@ def test_cluster_grows_from_nothing_for_jobs_and_shrinks_around_those_that_run(
 
     jobs.begin("three", resources={"slots": 3})
     jobs.wait_until_it_runs("three", processes=3)
-    placed = json.loads((home.run_dir("three", 1, 1) / "nodes.json").read_text())
+    placed = json.loads(home.run_dir("three", 1, 1).places.read_text())
     assert len({place["id"] for place in placed}) == 2
     wait_until(lambda: jobs.cpus() == 4, what="both nodes to be known")
     jobs.end("three")

@@ -86,7 +86,7 @@ def test_run_goes_on_from_a_checkpoint_that_a_lost_disk_had_if_it_was_kept_at_a_
         assert done.code == 0, done.err
         wait_until(lambda: len(client.checkpoints("train")) > 3, what="checkpoints", deadline_s=120)
 
-        place = json.loads((home.run_dir("train", 1, 1) / "nodes.json").read_text())[0]
+        place = json.loads(home.run_dir("train", 1, 1).places.read_text())[0]
         disk = disks[str(cluster.raylet_at(place["address"]))]
         kill_all_with_environment("HOME", str(disk))  # the whole node at once, and its disk with it
         disk.rename(tmp_path / "lost")

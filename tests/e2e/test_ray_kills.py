@@ -40,7 +40,7 @@ def test_run_starts_again_from_its_checkpoint_when_a_part_of_a_node_is_killed(tr
 
 
 def test_run_starts_again_on_what_is_left_when_a_raylet_is_killed(training: Training, cluster: RayCluster) -> None:
-    placed = json.loads((training.home.run_dir("train", 1, 1) / "nodes.json").read_text())
+    placed = json.loads(training.home.run_dir("train", 1, 1).places.read_text())
     away = next(place["address"] for place in placed if place["address"] != cluster.address.partition(":")[0])
 
     os.kill(cluster.raylet_at(away), signal.SIGKILL)
@@ -59,7 +59,7 @@ def test_run_goes_on_when_the_bridge_is_killed(training: Training) -> None:
 
 def test_run_goes_on_and_all_is_told_when_the_server_is_gone_for_a_while(training: Training) -> None:
     kill_server(training.home)
-    output = training.run_dir(1) / "logs" / "worker-0.stdout"
+    output = training.run_dir(1).output("worker-0", "stdout")
     seen = len(output.read_text().splitlines())
     wait_until(lambda: len(output.read_text().splitlines()) > seen + 50, what="steps that no server hears of")
     training.client.close()

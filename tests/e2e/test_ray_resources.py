@@ -107,7 +107,7 @@ def jobs(home: Home, nodes: Home, client: Client, tmp_path: Path) -> Jobs:
 
 def places(home: Home, job: str) -> list[str]:
     """The addresses of a job's nodes."""
-    return [place["address"] for place in json.loads((home.run_dir(job, 1, 1) / "nodes.json").read_text())]
+    return [place["address"] for place in json.loads(home.run_dir(job, 1, 1).places.read_text())]
 
 
 @whole

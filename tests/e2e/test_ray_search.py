@@ -53,7 +53,7 @@ def test_search_keeps_every_slot_of_the_cluster_busy_with_forked_trials(
     assert [trial.outcome for trial in trials] == ["completed"] * 4 * SLOTS
     runs = [run for trial in trials for run in trial.runs]
     assert most_at_once(runs) == SLOTS, "every slot, and none twice"
-    placed = [json.loads((home.run_dir(name, trial.number, 1) / "nodes.json").read_text()) for trial in trials]
+    placed = [json.loads(home.run_dir(name, trial.number, 1).places.read_text()) for trial in trials]
     assert len({place[0]["address"] for place in placed}) == 3
     logs = [log.read_text() for log in (nodes.root / "runs" / name).glob("*/*/supervisor.log")]
     assert len(logs) == len(trials)

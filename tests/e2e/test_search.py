@@ -169,7 +169,7 @@ def test_search_survives_a_server_that_is_killed_again_and_again(
             goal = number * trials // (kills + 2)
             wait_until(lambda at=goal, c=client: made(c, name) >= at or c.job(name).state.is_final, what="trials")
         if dice.random() < 0.5:
-            wait_until(lambda: any(home.run_dir(name, 1, 1).parents[1].iterdir()), what="a run")
+            wait_until(lambda: any(home.run_dir(name, 1, 1).path.parents[1].iterdir()), what="a run")
         kill_server(home)
     with connect(home) as client:
         job = client.wait(name, timeout_s=200)

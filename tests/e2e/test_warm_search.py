@@ -74,7 +74,7 @@ def test_search_gives_the_same_whether_its_trials_are_forked_or_not(home: Home, 
 def told(client: Client, home: Home, job: Job) -> list[object]:
     """Of each trial: what it was, how it ended, what it reported and said."""
     trials = client.trials(job.id, limit=100).trials
-    texts = [(home.run_dir(job.id, trial.number, 1) / "logs" / "chief-0.stdout").read_text() for trial in trials]
+    texts = [home.run_dir(job.id, trial.number, 1).output("chief-0", "stdout").read_text() for trial in trials]
     return [
         (trial.number, trial.hparams, trial.outcome, trial.objectives, text)
         for trial, text in zip(trials, texts, strict=True)

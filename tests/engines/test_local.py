@@ -29,7 +29,7 @@ TALK = """
 KILL_THE_NURSERY = """
 import os, signal, time
 from pathlib import Path
-from stoker.supervisor import zygote
+from stoker.supervisor.warm import zygote
 set_words = zygote.Title.set_words
 def late(title, words):
     os.kill(os.getppid(), signal.SIGKILL)
@@ -53,7 +53,7 @@ class TestLocalEngine(EngineContract):
         return LocalEngine(home)
 
     def kill_supervisor(self, home: Home, launch: Launch) -> None:
-        noted = json.loads((self.run_dir(home, launch) / "processes.json").read_text())
+        noted = json.loads(self.run_dir(home, launch).processes.read_text())
         kill(noted["supervisor"]["pid"])
 
     def test_supervisor_is_detached_from_the_server(
@@ -70,16 +70,16 @@ class TestLocalEngine(EngineContract):
         assert session == str(pid)
         assert words[1:5] == ["-P", "-m", "stoker.supervisor", str(self.run_dir(home, run))]
         assert os.readlink(f"/proc/{pid}/fd/0") == "/dev/null"
-        assert os.readlink(f"/proc/{pid}/fd/2") == str(self.run_dir(home, run) / "supervisor.log")
+        assert os.readlink(f"/proc/{pid}/fd/2") == str(self.run_dir(home, run).supervisor_log)
         local.cancel(handle)
 
     def test_run_json_is_the_launch(self, local: LocalEngine, launch: Callable[..., Launch], home: Home) -> None:
         run = launch("", hparams={"lr": 0.1})
         self.wait_gone(local, local.submit(run))
 
-        written = (self.run_dir(home, run) / "run.json").read_text()
+        written = self.run_dir(home, run).launch.read_text()
 
-        assert Launch.model_validate_json(written) == run
+        assert Launch.from_json(json.loads(written)) == run
 
     def test_ended_supervisors_do_not_stay_as_zombies(self, local: LocalEngine, launch: Callable[..., Launch]) -> None:
         handle = local.submit(launch(""))
@@ -133,7 +133,7 @@ class TestLocalEngine(EngineContract):
 
         assert drain is not None
         self.wait_gone(local, drain)
-        written = (self.run_dir(home, run) / "logs" / "chief-0.stdout").read_text().splitlines()
+        written = self.run_dir(home, run).output("chief-0", "stdout").read_text().splitlines()
         assert server.lines(run.run, "chief-0") == written
 
     def test_there_is_nothing_to_drain_of_a_run_that_never_was(self, local: LocalEngine, home: Home) -> None:
@@ -148,7 +148,7 @@ class TestLocalEngine(EngineContract):
         run = launch(SLEEP)
         handle = local.submit(run)
         self.wait_started(home, run)
-        with (self.run_dir(home, run) / "supervisor.log").open("a") as log:
+        with self.run_dir(home, run).supervisor_log.open("a") as log:
             log.write("MemoryError: in the supervisor\n")
         self.kill_supervisor(home, run)
         self.wait_gone(local, handle)
@@ -229,7 +229,7 @@ class TestNursery(TestLocalEngine):
         wait_until((home.root / "orphan").exists, what="the fork to go on")
         wait_until(lambda: not traces.living(self.run_dir(home, run)), what="both to have ended")
         assert server.lines(run.run, "chief-0") == ["hello"]
-        assert (self.run_dir(home, run) / "supervisor.log").read_text() == ""
+        assert self.run_dir(home, run).supervisor_log.read_text() == ""
 
     def test_nursery_goes_with_its_engine_and_runs_stay(
         self, local: LocalEngine, launch: Callable[..., Launch], home: Home

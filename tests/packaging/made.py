@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from stoker.host.home import Home
-from stoker.packaging.interpreters import find_pythons, probe, this_interpreter
-from stoker.packaging.layer import make_venv
-from stoker.packaging.runtimes import Runtime, add_runtime
+from stoker.packaging.environment.interpreters import find_pythons, probe, this_interpreter
+from stoker.packaging.environment.layer import make_venv
+from stoker.packaging.environment.runtimes import Runtime, add_runtime
 
 
 def write(root: Path, files: Mapping[str, str]) -> Path:

@@ -7,8 +7,8 @@ import pytest
 
 from stoker.cli.main import main
 from stoker.host.home import Home
-from stoker.packaging.check import Report, Row, Verdict, check
-from stoker.packaging.runtimes import Runtime
+from stoker.packaging.environment.check import Report, Row, Verdict, check
+from stoker.packaging.environment.runtimes import Runtime
 from tests.packaging.made import contents, install, make_runtime, make_sdist, make_wheel, write
 from tests.processes import processes_with_environment
 
@@ -73,7 +73,7 @@ def test_what_has_no_wheel_is_said_to_be_built(tmp_path: Path, home: Home, lab: 
 def test_resolving_that_does_not_end_is_ended_with_what_it_builds(
     tmp_path: Path, home: Home, lab: Runtime, wheelhouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stoker.packaging.resolver._PATIENCE_S", 3.0)
+    monkeypatch.setattr("stoker.packaging.environment.resolver._PATIENCE_S", 3.0)
     toml = '[build-system]\nrequires = []\nbuild-backend = "b"\nbackend-path = ["."]\n'
     make_sdist(wheelhouse, "slow", "1.0", {"pyproject.toml": toml, "b.py": "import time\ntime.sleep(600)\n"})
     make_wheel(wheelhouse, "tiny", "1.0")

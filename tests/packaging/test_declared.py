@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import UsageError
-from stoker.packaging.declared import poetry_specifier, read_pyproject, read_setup_cfg, roots_of
+from stoker.packaging.package.metadata import poetry_specifier, read_pyproject, read_setup_cfg, roots_of
 from tests.packaging.made import write
 
 

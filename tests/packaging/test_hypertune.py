@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import stoker
-from stoker.packaging.provided import hypertune
+from stoker.packaging.job_modules import hypertune
 from tests.packaging.made import python_of
 
-PROVIDED = Path(stoker.__file__).parent / "packaging/provided"
+PROVIDED = Path(stoker.__file__).parent / "packaging/job_modules"
 
 
 @pytest.fixture

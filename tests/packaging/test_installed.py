@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from stoker.packaging.fingerprint import search_path
-from stoker.packaging.installed import Installed
-from stoker.packaging.interpreters import Interpreter
-from stoker.packaging.runtimes import Runtime
+from stoker.packaging.environment.distributions import Installed
+from stoker.packaging.environment.fingerprint import search_path
+from stoker.packaging.environment.interpreters import Interpreter
+from stoker.packaging.environment.runtimes import Runtime
 from tests.packaging.made import install, write
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import UsageError
-from stoker.packaging.modules import find_module, has_module
+from stoker.packaging.package.modules import find_module, has_module
 from tests.packaging.made import make_sdist, make_wheel
 
 PATHS = (

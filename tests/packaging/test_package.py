@@ -8,8 +8,8 @@ import pytest
 
 from stoker.errors import UsageError
 from stoker.formats.archive import unpack
-from stoker.packaging.package import hash_of, pack
-from stoker.packaging.tree import source_of_directory, walk
+from stoker.packaging.package.archive import hash_of, pack
+from stoker.packaging.package.tree import source_of_directory, walk
 from tests.packaging.made import contents, write
 
 FILES = {

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.packaging.pip_settings import read_pip_settings, uv_settings
+from stoker.packaging.environment.pip_settings import read_pip_settings, uv_settings
 from tests.packaging.made import write
 
 

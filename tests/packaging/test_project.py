@@ -8,10 +8,12 @@ import pytest
 
 from stoker.errors import StokerError, UsageError
 from stoker.host.home import Home
-from stoker.packaging import environment, project_files, runtimes
-from stoker.packaging.project import Project, read_project
-from stoker.packaging.runtimes import Choice, Runtime
-from stoker.packaging.tree import source_of_directory, source_of_package, walk
+from stoker.packaging.environment import cache as environment
+from stoker.packaging.environment import runtimes
+from stoker.packaging.environment.runtimes import Choice, Runtime
+from stoker.packaging.package import project_files
+from stoker.packaging.package.project import Project, read_project
+from stoker.packaging.package.tree import source_of_directory, source_of_package, walk
 from tests.packaging.made import contents, make_runtime, make_wheel, python_of, write
 
 

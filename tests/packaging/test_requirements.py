@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import UsageError
-from stoker.packaging.requirements import hashes_of, name_of, read_requirements, without_hashes
+from stoker.packaging.package.requirements import hashes_of, name_of, read_requirements, without_hashes
 from tests.packaging.made import make_wheel, write
 
 

@@ -11,10 +11,17 @@ import pytest
 
 from stoker.errors import ConflictError, NotFoundError, StokerError, UsageError
 from stoker.host.home import Home
-from stoker.packaging import runtimes
-from stoker.packaging.fingerprint import fingerprint
-from stoker.packaging.interpreters import Interpreter, find_pythons, probe, this_interpreter
-from stoker.packaging.runtimes import Runtime, add_runtime, choose, default_runtime, list_runtimes, remove_runtime
+from stoker.packaging.environment import runtimes
+from stoker.packaging.environment.fingerprint import fingerprint
+from stoker.packaging.environment.interpreters import Interpreter, find_pythons, probe, this_interpreter
+from stoker.packaging.environment.runtimes import (
+    Runtime,
+    add_runtime,
+    choose,
+    default_runtime,
+    list_runtimes,
+    remove_runtime,
+)
 from tests.packaging.made import install, make_runtime, python_of, write
 
 OWN = ".".join(map(str, sys.version_info[:2]))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.packaging import provided
+from stoker.packaging import job_modules
 
 FILES = {
     "torchvision/__init__.py": "from torchvision import extension, _meta_registrations, ops\n",
@@ -45,7 +45,7 @@ def test_nms_is_done_without_the_compiled_part_and_the_rest_says_what_it_lacks(t
     for name, text in {**FILES, "run.py": SCRIPT}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(textwrap.dedent(text))
-    path = {"PYTHONPATH": f"{tmp_path}:{next(iter(provided.__path__))}"}
+    path = {"PYTHONPATH": f"{tmp_path}:{next(iter(job_modules.__path__))}"}
 
     ran = subprocess.run([sys.executable, "run.py"], cwd=tmp_path, env=path, capture_output=True, text=True)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import UsageError
-from stoker.packaging.tree import Source, source_of_directory, source_of_package, walk
+from stoker.packaging.package.tree import Source, source_of_directory, source_of_package, walk
 from tests.packaging.made import write
 
 TRAINER = {"trainer/__init__.py": "", "trainer/task.py": ""}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stoker.packaging.uv import short_reason
+from stoker.packaging.environment.uv import short_reason
 
 NO_WHEEL = """Using Python 3.11.7 environment at: shadow
 error: No solution found when resolving dependencies

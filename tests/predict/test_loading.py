@@ -141,13 +141,13 @@ def test_what_a_job_of_this_home_wrote_is_trusted_and_its_word_alone_is_not(
 ) -> None:
     run = Home(own_home).run_dir("taxi", 1, 2)
     origin: dict[str, Any] = {"job": "taxi", "trial": 1, "run": "taxi.1.2"}
-    export(custom, run / "models" / "m", name="m", origin=origin)
-    export(run / "models" / "m", tmp_path / "copied", name="m", origin=origin)
+    export(custom, run.models / "m", name="m", origin=origin)
+    export(run.models / "m", tmp_path / "copied", name="m", origin=origin)
     (custom / "predictor.py").write_text(PREDICTOR + "# evil\n")
     export(custom, tmp_path / "forged", name="m", origin=origin)
     export(custom, tmp_path / "climbing", name="m", origin={**origin, "job": "../.."})
 
-    assert load(run / "models" / "m").predict([1]) == [6.0]
+    assert load(run.models / "m").predict([1]) == [6.0]
     assert load(tmp_path / "copied").predict([1]) == [6.0]
     for name in ("forged", "climbing"):
         with pytest.raises(UsageError, match="--trust"):

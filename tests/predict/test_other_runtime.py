@@ -16,9 +16,9 @@ import pytest
 from stoker.cli.main import main
 from stoker.errors import ConfigError, InstanceError, StokerError, UsageError
 from stoker.host.home import Home
-from stoker.packaging import runtimes
-from stoker.packaging.environment import prepare
-from stoker.packaging.runtimes import choose
+from stoker.packaging.environment import runtimes
+from stoker.packaging.environment.cache import prepare
+from stoker.packaging.environment.runtimes import choose
 from stoker.predict.elsewhere import runtime as other_runtime
 from stoker.predict.elsewhere.tensorflow import RemoteSavedModel
 from stoker.predict.loading import MadeOn, load

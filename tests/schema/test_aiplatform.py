@@ -6,7 +6,8 @@ import pytest
 
 from stoker.compat.dialects import aiplatform
 from stoker.errors import ConfigError
-from stoker.schema.job import JobSpec, Role
+from stoker.schema.job import JobSpec
+from stoker.schema.launch import Role
 
 
 def read(training: dict[str, Any], **job: Any) -> dict[str, Any]:

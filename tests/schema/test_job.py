@@ -59,3 +59,14 @@ def test_any_document_is_a_spec_or_a_config_error(document: dict[str, object]) -
     except ConfigError:
         return
     assert JobSpec.model_validate_json(found.model_dump_json()) == found
+
+
+@pytest.mark.parametrize(
+    ("hash", "filename"),
+    [("/etc", "passwd"), ("ab" * 32, "../x.whl"), ("ab" * 32, ".hidden"), ("ab" * 32, ""), ("AB" * 32, "x.whl")],
+)
+def test_archive_that_could_name_another_file_is_refused(hash: str, filename: str) -> None:
+    archives = [{"hash": hash, "filename": filename}]
+
+    with pytest.raises(ConfigError, match=r"environment\.archives\.0"):
+        JobSpec.parse({"name": "j", "module": "m", "environment": {"archives": archives}}, source="job")

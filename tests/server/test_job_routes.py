@@ -7,7 +7,8 @@ import pytest
 from stoker.client.client import Client
 from stoker.errors import ConfigError, ConflictError, NotFoundError, UsageError
 from stoker.host.home import Home
-from stoker.schema.job import Archive, EnvironmentSpec, JobSpec, Resources
+from stoker.schema.job import JobSpec, Resources
+from stoker.schema.launch import Archive, EnvironmentSpec
 from stoker.schema.pool import Pool
 from stoker.schema.state import JobState
 from stoker.server.settings import Settings

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.engines.base import Liveness
-from stoker.engines.ray.engine import ClusterNode, RayEngine
+from stoker.engines.base import ClusterNode, Liveness
+from stoker.engines.ray.engine import RayEngine
 from stoker.host.home import Home
 from stoker.schema.event import Phase, PhaseStarted
 from stoker.schema.job import JobSpec, Share
@@ -203,17 +203,16 @@ def test_places_of_a_run_are_what_its_replicas_need_on_each_node(tmp_path: Path)
         {"role": "worker", "index": 0, "rank": 1, "cpus": 1, "gpus": 1, "node": 1},
         {"role": "worker", "index": 1, "rank": 2, "cpus": 1, "gpus": 1, "node": 1},
     ]
-    launch = Launch.model_validate(
+    launch = Launch.from_json(
         {"run": "j.1.1", "job": "j", "trial": 1, "trial_id": 1, "attempt": 1, "command": ["true"], "replicas": replicas}
     )
     run_dir = home.run_dir("j", 1, 1)
-    run_dir.mkdir(parents=True)
-    (run_dir / "run.json").write_text(launch.model_dump_json())
+    launch.write(run_dir)
     handle = json.dumps({"run": "j.1.1", "run_dir": str(run_dir)})
     engine = RayEngine(home, "cluster", RayPool(address="head:6379"))
 
     assert engine.places(handle) == ()  # it has no place yet
-    (run_dir / "nodes.json").write_text(json.dumps([{"id": "a", "host": "h1"}, {"id": "b", "host": "h2"}]))
+    run_dir.places.write_text(json.dumps([{"id": "a", "host": "h1"}, {"id": "b", "host": "h2"}]))
 
     assert engine.places(handle) == (
         Held(node="a", share=Share(cpus=2)),

@@ -133,7 +133,7 @@ class TestSources:
 
     def test_the_model_that_its_code_saved_comes_first(self, registry: Registry, store: Store, home: Home) -> None:
         run = a_job(store, job_dir=str(home.root / "jobdir"), args=("--data", "gs://rides/*.csv"), hparams={"lr": 0.1})
-        saved = home.run_dir("job", 1, 1) / "models" / "best"
+        saved = home.run_dir("job", 1, 1).models / "best"
         bundle.write(saved, CARD.with_(name="best", framework="custom"), lambda into: _fill(into))
         a_model(home.root / "jobdir" / "other")
         event = ModelSaved(seq=1, time=2.0, name="best", path=str(saved), framework="custom", metrics={"rmse": 1.0})

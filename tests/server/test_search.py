@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from stoker.errors import ConflictError, NotFoundError, UsageError
+from stoker.errors import ConflictError, NotFoundError, StoreError, UsageError
 from stoker.host.home import Home
 from stoker.schema.event import Metric
 from stoker.schema.pool import Pool
 from stoker.schema.search import SearchSpec
 from stoker.schema.state import Intent, JobState, RunState, StopReason
-from stoker.server.live.wakeups import Live
+from stoker.server.live.wakeups import Wakeups
 from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.searches.search import check_search
 from stoker.server.searches.status import search_status
@@ -281,6 +281,26 @@ def test_searcher_that_cannot_be_built_fails_its_job_in_words(
     assert cluster.store.job("job").reason == "The tpe sampler needs optuna."
 
 
+def test_search_is_rebuilt_when_its_decisions_could_not_be_stored(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.submit({"sampler": "random", "metric": "loss", "max_trials": 4, "max_concurrent_trials": 2})
+    record_search, failures = cluster.store.record_search, iter([True, False, True, True])
+
+    def fails_at_times(*args: Any, **kwargs: Any) -> None:
+        if next(failures, False):
+            raise StoreError("The database failed: database or disk is full.")
+        record_search(*args, **kwargs)
+
+    monkeypatch.setattr(cluster.store, "record_search", fails_at_times)
+
+    cluster.run()
+
+    assert next(failures, None) is None
+    job = cluster.store.job("job")
+    assert (job.state, [trial.outcome for trial in job.trials]) == (JobState.SUCCEEDED, ["completed"] * 4)
+
+
 def test_search_that_may_still_ask_does_not_look_finished(cluster: Cluster) -> None:
     cluster.submit({"sampler": "random", "metric": "loss", "max_trials": 5, "max_concurrent_trials": 1})
 
@@ -343,7 +363,7 @@ def test_search_goes_on_after_its_server_was_killed_at_any_write(
     def a_scheduler(over: Any) -> Scheduler:
         pools = {"local": pool}
         return Scheduler(
-            over, engines={"local": engine}, pools=pools, home=home, live=Live(), now=clock, background=AtOnce()
+            over, engines={"local": engine}, pools=pools, home=home, wakeups=Wakeups(), now=clock, background=AtOnce()
         )
 
     cluster = Cluster(store, a_scheduler(store), engine, clock, pool)

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import ConfigError, NotFoundError
-from stoker.schema.job import Role, Share
+from stoker.schema.job import Share
+from stoker.schema.launch import Role
 from stoker.schema.pool import DEFAULT_TIERS, Pool
 from stoker.server.settings import Settings, choose_pool, load_settings
 

@@ -1,12 +1,14 @@
 """The SQLite store: the contract, and what is its own."""
 
+import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import insert, text
+from sqlalchemy import event, insert, text
 
+from stoker.errors import StoreError
 from stoker.schema.event import EventBatch
 from stoker.server.store import tables
 from stoker.server.store.dialect import open_sqlite
@@ -54,6 +56,22 @@ def test_batch_that_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="the disk is full"):
         store.append_events(run, EventBatch(events=(log(1, "half"),)), now=1.0)
 
+    assert store.log_page("taxi", LogFilter()).blocks == ()
+    store.close()
+
+
+def test_database_that_fails_is_a_store_error_and_nothing_changes(tmp_path: Path) -> None:
+    engine = open_sqlite(tmp_path / "stoker.db")
+    store = Store(engine)
+    run = add(store)
+    engine.dispose()
+    event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA max_page_count=1"))
+    noise = "".join(random.Random(1).choices("abcdefgh", k=100_000))
+
+    with pytest.raises(StoreError, match=r"^The database failed: database or disk is full\.$") as caught:
+        say(store, run, log(1, noise))
+
+    assert caught.value.http_status == 503
     assert store.log_page("taxi", LogFilter()).blocks == ()
     store.close()
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from stoker.host.home import Home
-from stoker.schema.job import Role
-from stoker.schema.launch import Launch, Replica
+from stoker.run_dir import RunDir
+from stoker.schema.launch import Launch, Replica, Role
 from tests.fakes import FakeServer
 from tests.processes import DEADLINE_S, kill_all_with_environment, wait_until
 
@@ -35,7 +35,7 @@ class Supervised:
     """A run under way."""
 
     launch: Launch
-    run_dir: Path
+    run_dir: RunDir
     process: "subprocess.Popen[bytes]"
     server: FakeServer
 
@@ -54,7 +54,7 @@ class Supervised:
         self.process.wait(DEADLINE_S)
 
     def wait_for_file(self, name: str) -> Path:
-        path = self.run_dir / name
+        path = self.run_dir.path / name
         wait_until(path.exists, what=f"user code to make {name}")
         return path
 
@@ -63,7 +63,7 @@ class Supervised:
 
     @property
     def log(self) -> str:
-        return (self.run_dir / "supervisor.log").read_text()
+        return self.run_dir.supervisor_log.read_text()
 
 
 @dataclass
@@ -81,14 +81,13 @@ class Lab:
         (self.source / "task.py").write_text(textwrap.dedent(code))
         values = {"run": RUN, "job": "taxi", "trial": 1, "trial_id": 7, "attempt": 1, "source": str(self.source)}
         values |= {"module": "task", "replicas": replicas(), "grace_s": 30.0}
-        return Launch.model_validate({**values, **fields})
+        return Launch(**{**values, **fields})
 
     def start(self, launch: Launch, *flags: str) -> Supervised:
         """Its supervisor, as an engine starts it."""
         run_dir = self.home.run_dir(launch.job, launch.trial, launch.attempt)
-        run_dir.mkdir(parents=True, exist_ok=True)
-        (run_dir / "run.json").write_text(launch.model_dump_json())
-        with (run_dir / "supervisor.log").open("ab") as log:
+        launch.write(run_dir)
+        with run_dir.supervisor_log.open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "stoker.supervisor", str(run_dir), *flags],
                 env={**os.environ, "STOKER_HOME": str(self.home.root)},

@@ -12,6 +12,8 @@ import pytest
 
 from stoker.errors import ServerError, StokerError
 from stoker.host.home import Home
+from stoker.run_dir import RunDir
+from stoker.schema.launch import Launch, Replica
 from stoker.storage import Storage
 from stoker.storage.buckets import Buckets
 from stoker.storage.gcs_api.http import HttpServer, Request, Response
@@ -19,16 +21,15 @@ from stoker.storage.gcs_api.listening import listen, url_of
 from stoker.storage.gcs_api.service import Service
 from stoker.supervisor.artifacts import Artifacts, fetch_checkpoint
 from stoker.supervisor.inputs import Inputs
-from stoker.supervisor.plan import Plan, Replica
 from stoker.supervisor.spool import Spool
 from tests.processes import DEADLINE_S, wait_until
 from tests.supervisor.conftest import RUN, Lab, Supervised
 
 
-def a_plan(**fields: object) -> Plan:
+def a_launch(**fields: object) -> Launch:
     chief = Replica(role="chief", index=0, rank=0)
     values = {"run": "job.1.2", "job": "job", "trial": 1, "trial_id": 1, "attempt": 2, "replicas": (chief,), **fields}
-    return Plan(**values)  # type: ignore[arg-type]
+    return Launch(**values)  # type: ignore[arg-type]
 
 
 class SlowStorage(Storage):
@@ -56,7 +57,7 @@ def home(tmp_path: Path) -> Home:
     home = Home(tmp_path / "home").make()
     home.config.write_text(f'[storage.buckets]\n"gs://*" = "{tmp_path / "buckets"}"\n')
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
-    (tmp_path / "run" / "run.json").write_text('{"run": "job.1.2", "latest_checkpoint": "gs://kept/job/1/1/step-3"}')
+    RunDir(tmp_path / "run").write_launch('{"run": "job.1.2", "latest_checkpoint": "gs://kept/job/1/1/step-3"}')
     return home
 
 
@@ -68,25 +69,25 @@ def storage(home: Home) -> SlowStorage:
 class Node:
     """What a supervisor has on its node: a run directory, the spool, and what reads into it."""
 
-    def __init__(self, home: Home, run_dir: Path, storage: Storage) -> None:
+    def __init__(self, home: Home, run_dir: RunDir, storage: Storage) -> None:
         self.run_dir = run_dir
-        self.spool = Spool(run_dir / "spool.jsonl")
+        self.spool = Spool(run_dir.spool)
         self.inputs = Inputs(run_dir, self.spool)
         self.artifacts = self.inputs.artifacts = Artifacts(
-            a_plan(artifacts="gs://kept/runs/"), run_dir, home=home, say=self.inputs.say, storage=storage
+            a_launch(artifacts="gs://kept/runs/"), run_dir, home=home, say=self.inputs.say, storage=storage
         )
         self.inputs.open(())
 
     def save(self, step: int) -> Path:
         """As user code does."""
-        path = self.run_dir / "checkpoints" / f"step-{step}"
+        path = self.run_dir.checkpoints / f"step-{step}"
         path.mkdir()
         (path / "state").write_text(str(step))
         self.report({"type": "checkpoint", "step": step, "path": str(path)})
         return path
 
     def report(self, event: dict[str, Any]) -> None:
-        with (self.run_dir / "events.jsonl").open("a") as file:
+        with self.run_dir.events.open("a") as file:
             file.write(json.dumps({"time": 1.0, **event}) + "\n")
 
     def tell(self) -> list[str]:
@@ -98,16 +99,16 @@ class Node:
         return self.told()
 
     def told(self) -> list[str]:
-        events = [json.loads(line) for line in (self.run_dir / "spool.jsonl").read_text().splitlines()]
+        events = [json.loads(line) for line in self.run_dir.spool.read_text().splitlines()]
         return [event.get("path") or event.get("text") or f"step {event['step']}" for event in events]
 
     def acknowledge(self) -> None:
-        (self.run_dir / "spool.ack").write_text(f"{self.spool.seq}\n")
+        self.run_dir.spool_ack.write_text(f"{self.spool.seq}\n")
 
 
 @pytest.fixture
 def node(home: Home, tmp_path: Path, storage: SlowStorage) -> Iterator[Node]:
-    node = Node(home, tmp_path / "run", storage)
+    node = Node(home, RunDir(tmp_path / "run"), storage)
     yield node
     storage.may_go_on.set()
     node.spool.close()
@@ -130,14 +131,14 @@ def test_what_was_kept_at_a_url_is_fetched_by_the_run_that_goes_on_from_it(
     if is_folder:
         (saved / "deep").mkdir(parents=True)
     (saved / "deep" / "state" if is_folder else saved).write_text("3")
-    artifacts = Artifacts(a_plan(artifacts="gs://kept/runs/"), tmp_path / "run", home=home, say=print)
+    artifacts = Artifacts(a_launch(artifacts="gs://kept/runs/"), RunDir(tmp_path / "run"), home=home, say=print)
 
     copy = artifacts.keep({"type": "checkpoint", "step": 3, "path": str(saved)})
     assert copy.wait(DEADLINE_S)
-    fetch_checkpoint(a_plan(latest_checkpoint=copy.event["path"]), tmp_path / "run", home=home)
+    fetch_checkpoint(a_launch(latest_checkpoint=copy.event["path"]), RunDir(tmp_path / "run"), home=home)
 
     assert copy.event == {"type": "checkpoint", "step": 3, "path": url(3)}
-    fetched = Path(json.loads((tmp_path / "run" / "run.json").read_text())["latest_checkpoint"])
+    fetched = Path(RunDir(tmp_path / "run").read_launch()["latest_checkpoint"])
     assert (fetched / "deep" / "state" if is_folder else fetched).read_text() == "3"
     assert fetched.is_relative_to(tmp_path / "run")
 
@@ -156,9 +157,11 @@ def test_checkpoint_that_cannot_be_kept_is_told_where_it_is_and_the_log_says_why
 
 def test_checkpoint_on_a_disk_that_is_not_here_is_told(home: Home, tmp_path: Path) -> None:
     with pytest.raises(StokerError, match=r"is not on this machine\. .* artifacts = URL under the pool"):
-        fetch_checkpoint(a_plan(latest_checkpoint="/lost/disk/step-3"), tmp_path / "run", home=home)
+        fetch_checkpoint(a_launch(latest_checkpoint="/lost/disk/step-3"), RunDir(tmp_path / "run"), home=home)
 
-    fetch_checkpoint(a_plan(latest_checkpoint="4f0c-an-id"), tmp_path / "run", home=home)  # for user code to find
+    fetch_checkpoint(
+        a_launch(latest_checkpoint="4f0c-an-id"), RunDir(tmp_path / "run"), home=home
+    )  # for user code to find
 
 
 def test_reports_wait_for_a_copy_before_them_and_nothing_else_does(node: Node, storage: SlowStorage) -> None:
@@ -267,7 +270,7 @@ def test_copies_stay_when_the_run_directory_is_removed(node: Node, tmp_path: Pat
     node.tell()
     wait_until(lambda: len(node.artifacts._told) == 2, what="the thread to know")
 
-    shutil.rmtree(node.run_dir / "checkpoints")
+    shutil.rmtree(node.run_dir.checkpoints)
     node.acknowledge()
     node.artifacts.finish()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from stoker.host.home import Home
+from stoker.run_dir import RunDir
 from stoker.supervisor.__main__ import drain
 from tests.fakes import FakeServer
 from tests.processes import DEADLINE_S, kill_all_with_environment, wait_until
@@ -30,21 +31,21 @@ TALKATIVE = """
 """
 
 
-def written(run_dir: Path, stream: str) -> list[str]:
-    path = run_dir / "logs" / f"chief-0.{stream}"
+def written(run_dir: RunDir, stream: str) -> list[str]:
+    path = run_dir.output("chief-0", stream)
     return path.read_text().splitlines() if path.exists() else []
 
 
-def steps_reported(run_dir: Path) -> list[int]:
-    return [json.loads(line)["step"] for line in (run_dir / "events.jsonl").read_text().splitlines()]
+def steps_reported(run_dir: RunDir) -> list[int]:
+    return [json.loads(line)["step"] for line in run_dir.events.read_text().splitlines()]
 
 
-def steps_of_hypertune(run_dir: Path) -> list[int]:
-    lines = (run_dir / "hypertune" / "chief-0.metrics").read_text().splitlines()
+def steps_of_hypertune(run_dir: RunDir) -> list[int]:
+    lines = run_dir.metric_file("chief-0").read_text().splitlines()
     return [int(json.loads(line)["global_step"]) for line in lines]
 
 
-def assert_told_all_once(server: FakeServer, run_dir: Path) -> None:
+def assert_told_all_once(server: FakeServer, run_dir: RunDir) -> None:
     events = server.events[RUN]
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
     for stream in ("stdout", "stderr"):
@@ -95,9 +96,9 @@ def test_drain_that_is_killed_is_drained_again(lab: Lab) -> None:
 
     first = lab.start(run.launch, "--drain")  # there is no server: it waits for one
     second = lab.start(run.launch, "--drain")  # and this one for the first
-    size_bytes = (run.run_dir / "spool.jsonl").stat().st_size
+    size_bytes = run.run_dir.spool.stat().st_size
     wait_until(
-        lambda: (run.run_dir / "spool.jsonl").stat().st_size >= size_bytes and first.process.poll() is None,
+        lambda: run.run_dir.spool.stat().st_size >= size_bytes and first.process.poll() is None,
         what="the first to be at work",
     )
     first.kill()
@@ -123,7 +124,7 @@ def test_drain_tells_how_it_ended_when_only_the_shipping_was_cut_short(lab: Lab)
 
 
 def spool_of(run: Supervised) -> str:
-    path = run.run_dir / "spool.jsonl"
+    path = run.run_dir.spool
     return path.read_text() if path.exists() else ""
 
 
@@ -131,15 +132,15 @@ def spool_of(run: Supervised) -> str:
 def test_every_prefix_of_a_spool_can_be_drained(lab: Lab, tmp_path: Path) -> None:
     """What kill -9 leaves is the spool cut anywhere, also within a line; here it is cut everywhere."""
     run = lab.run(TALKATIVE.replace("100_000", "12"))
-    spool = (run.run_dir / "spool.jsonl").read_bytes()
+    spool = run.run_dir.spool.read_bytes()
     spool = spool[: spool.rindex(b'{"seq":')]  # without how it ended
     dice = random.Random(1)
 
     for number, cut in enumerate(sorted({0, len(spool), *(dice.randint(0, len(spool)) for _ in range(40))})):
-        copy = tmp_path / f"copy-{number}"
+        copy = RunDir(tmp_path / f"copy-{number}")
         shutil.copytree(run.run_dir, copy)
-        (copy / "spool.jsonl").write_bytes(spool[:cut])
-        (copy / "spool.ack").unlink()
+        copy.spool.write_bytes(spool[:cut])
+        copy.spool_ack.unlink()
         home = Home(tmp_path / f"home-{number}")
         server = FakeServer(home)
         server.start()
@@ -154,7 +155,7 @@ def test_every_prefix_of_a_spool_can_be_drained(lab: Lab, tmp_path: Path) -> Non
 def test_user_code_is_not_disturbed_when_its_supervisor_is_killed(lab: Lab) -> None:
     run = lab.start(lab.launch(TALKATIVE))
     wait_until(lambda: len(written(run.run_dir, "stdout")) > 10, what="user code to talk")
-    pid = json.loads((run.run_dir / "processes.json").read_text())["replicas"]["chief-0"]["pid"]
+    pid = json.loads(run.run_dir.processes.read_text())["replicas"]["chief-0"]["pid"]
 
     run.kill()
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from stoker.pytorch.tensorboard import EventFile
+from stoker.run_dir import RunDir
+from stoker.schema.launch import Launch, Replica
 from stoker.supervisor.inputs import Inputs
-from stoker.supervisor.plan import Plan, Replica
 from stoker.supervisor.spool import Position, Spool
 from stoker.supervisor.tails.eventfiles import EventFileTail
 
@@ -132,21 +133,20 @@ def test_nothing_that_a_file_may_hold_ends_the_reading(tmp_path: Path) -> None:
 
 
 def inputs_of(tmp_path: Path, *, metric: str | None = "accuracy") -> tuple[Inputs, Path]:
-    run_dir = tmp_path / "run"
-    run_dir.mkdir(exist_ok=True)
-    (run_dir / "run.json").touch()
+    run_dir = RunDir(tmp_path / "run")
+    run_dir.write_launch("{}")
     chief = Replica(role="chief", index=0, rank=0)
-    plan = Plan(
+    launch = Launch(
         run="j.1.1", job="j", trial=1, trial_id=1, attempt=1, replicas=(chief,),
         job_dir=str(tmp_path / "out"), in_search=True, metric=metric,
     )  # fmt: skip
-    inputs = Inputs(run_dir, Spool(run_dir / "spool.jsonl"))
-    inputs.open([chief], plan=plan)
+    inputs = Inputs(run_dir, Spool(run_dir.spool))
+    inputs.open([chief], launch=launch)
     return inputs, run_dir
 
 
-def spooled(run_dir: Path) -> list[tuple[str, int]]:
-    events = [json.loads(line) for line in (run_dir / "spool.jsonl").read_text().splitlines()]
+def spooled(run_dir: RunDir) -> list[tuple[str, int]]:
+    events = [json.loads(line) for line in run_dir.spool.read_text().splitlines()]
     return [(event["group"], event["step"]) for event in events if event["type"] == "metric"]
 
 
@@ -164,7 +164,7 @@ def test_event_files_are_left_alone_when_the_metric_is_reported(tmp_path: Path, 
     inputs, run_dir = inputs_of(tmp_path)
     write_by_us(tmp_path / "out" / "logs")
     line = {"type": "metric", "time": 1.0, "step": 7, "values": values}
-    (run_dir / "events.jsonl").write_text(json.dumps(line) + "\n")
+    run_dir.events.write_text(json.dumps(line) + "\n")
 
     inputs.finish()
 
@@ -187,5 +187,5 @@ def test_other_tags_are_told_when_the_one_that_is_searched_for_never_came(tmp_pa
 
     inputs.finish()
 
-    events = [json.loads(line) for line in (run_dir / "spool.jsonl").read_text().splitlines()]
+    events = [json.loads(line) for line in run_dir.spool.read_text().splitlines()]
     assert [(event["step"], event["values"]) for event in events] == [(300, {"loss": 9.0}), (300, {"accuracy": 75.0})]

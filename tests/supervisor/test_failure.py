@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from stoker.run_dir import RunDir
+from stoker.schema.launch import Replica
 from stoker.supervisor.failure import first, last_traceback, message
-from stoker.supervisor.plan import Replica
 from stoker.supervisor.process import Ended
 
 SIMPLE = textwrap.dedent(
@@ -47,9 +48,9 @@ def test_exit_code_is_as_a_shell_shows_it(returncode: int, code: int) -> None:
     assert ended(returncode).exit_code == code
 
 
-def failed(run_dir: Path, index: int, *, time: float, stderr: str = "", returncode: int = 1) -> Ended:
+def failed(run_dir: RunDir, index: int, *, time: float, stderr: str = "", returncode: int = 1) -> Ended:
     """A worker that ended then, and wrote this to stderr a second before."""
-    path = run_dir / "logs" / f"worker-{index}.stderr"
+    path = run_dir.output(f"worker-{index}", "stderr")
     path.parent.mkdir(exist_ok=True)
     path.write_text(stderr)
     os.utime(path, (time - 1, time - 1))
@@ -57,23 +58,29 @@ def failed(run_dir: Path, index: int, *, time: float, stderr: str = "", returnco
 
 
 def test_first_to_complain_failed_first_though_it_ended_last(tmp_path: Path) -> None:
-    failures = [failed(tmp_path, 0, time=10.0, stderr=SIMPLE), failed(tmp_path, 1, time=9.0, stderr=SIMPLE)]
+    failures = [
+        failed(RunDir(tmp_path), 0, time=10.0, stderr=SIMPLE),
+        failed(RunDir(tmp_path), 1, time=9.0, stderr=SIMPLE),
+    ]
 
-    assert first(failures, tmp_path) is failures[1]
+    assert first(failures, RunDir(tmp_path)) is failures[1]
 
 
 def test_lost_connection_is_because_of_another(tmp_path: Path) -> None:
     lost = SIMPLE.replace("ValueError: bad", "RuntimeError: [gloo] Connection closed by peer [127.0.0.1]:1")
-    failures = [failed(tmp_path, 0, time=9.0, stderr=lost), failed(tmp_path, 1, time=10.0, stderr=SIMPLE)]
+    failures = [
+        failed(RunDir(tmp_path), 0, time=9.0, stderr=lost),
+        failed(RunDir(tmp_path), 1, time=10.0, stderr=SIMPLE),
+    ]
 
-    assert first(failures, tmp_path) is failures[1]
+    assert first(failures, RunDir(tmp_path)) is failures[1]
 
 
 def test_killed_without_a_word_is_first_when_others_complain_later(tmp_path: Path) -> None:
-    killed = failed(tmp_path, 0, time=9.0, stderr="a warning\n", returncode=-9)
-    failures = [failed(tmp_path, 1, time=11.0, stderr=SIMPLE), killed]
+    killed = failed(RunDir(tmp_path), 0, time=9.0, stderr="a warning\n", returncode=-9)
+    failures = [failed(RunDir(tmp_path), 1, time=11.0, stderr=SIMPLE), killed]
 
-    assert first(failures, tmp_path) is killed
+    assert first(failures, RunDir(tmp_path)) is killed
 
 
 def test_no_traceback_is_none() -> None:

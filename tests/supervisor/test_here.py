@@ -14,8 +14,8 @@ import pytest
 
 from stoker.errors import StokerError
 from stoker.host.home import Home
-from stoker.schema.job import EnvironmentSpec
-from stoker.schema.launch import Launch
+from stoker.run_dir import RunDir
+from stoker.schema.launch import EnvironmentSpec, Launch
 from stoker.supervisor.here import run_here
 from stoker.supervisor.spool import recover
 from tests.processes import DEADLINE_S, processes_with_environment, wait_until
@@ -31,21 +31,21 @@ class Here:
         self.home = home
         self.source = folder / "source"
         self.source.mkdir()
-        self.run_dir = folder / "run"
+        self.run_dir = RunDir(folder / "run")
         self.out, self.err = io.BytesIO(), io.BytesIO()
 
     def launch(self, code: str, **fields: Any) -> Launch:
         (self.source / "task.py").write_text(textwrap.dedent(code))
         values = {"run": "here.1.1", "job": "here", "trial": 1, "trial_id": 0, "attempt": 1}
         values |= {"source": str(self.source), "module": "task", "replicas": replicas()}
-        return Launch.model_validate({**values, **fields})
+        return Launch(**{**values, **fields})
 
     def run(self, code: str, *, distributed: bool = False, **fields: Any) -> int:
         launch = self.launch(code, **fields)
         return run_here(launch, self.run_dir, home=self.home, out=self.out, err=self.err, distributed=distributed)
 
     def events(self, kind: str) -> list[dict[str, Any]]:
-        lines = (self.run_dir / "spool.jsonl").read_text().splitlines()
+        lines = self.run_dir.spool.read_text().splitlines()
         return [event for event in map(json.loads, lines) if event["type"] == kind]
 
 
@@ -74,8 +74,8 @@ def test_folder_is_the_record(here: Here) -> None:
 
     assert [event["values"] for event in here.events("metric")] == [{"loss": 0.5}]
     assert [event["text"] for event in here.events("log")] == ["x"]
-    assert recover(here.run_dir / "spool.jsonl").has_ended
-    assert json.loads((here.run_dir / "run.json").read_text())["hparams"] == {"lr": 1}
+    assert recover(here.run_dir.spool).has_ended
+    assert here.run_dir.read_launch()["hparams"] == {"lr": 1}
 
 
 def test_bytes_of_one_replica_pass_as_they_are(here: Here) -> None:
@@ -172,16 +172,18 @@ MAIN = """
 import sys
 from pathlib import Path
 from stoker.host.home import Home
+from stoker.run_dir import RunDir
 from stoker.schema.launch import Launch
 from stoker.supervisor.here import run_here
-launch = Launch.model_validate_json(Path(sys.argv[1]).read_text())
-sys.exit(run_here(launch, Path(sys.argv[2]), home=Home.find(), out=sys.stdout.buffer, err=sys.stderr.buffer))
+from stoker.run_dir import RunDir
+launch = Launch.read(RunDir(sys.argv[1]))
+sys.exit(run_here(launch, RunDir(sys.argv[2]), home=Home.find(), out=sys.stdout.buffer, err=sys.stderr.buffer))
 """
 
 
 def foreground(here: Here, launch: Launch) -> "subprocess.Popen[bytes]":
-    path = here.source / "launch.json"
-    path.write_text(launch.model_dump_json())
+    path = here.source / "launch"
+    launch.write(RunDir(path))
     return subprocess.Popen(
         [sys.executable, "-c", MAIN, path, here.run_dir], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -266,4 +268,4 @@ def test_user_code_reads_no_terminal(here: Here) -> None:
 
     assert process.returncode == 1
     assert b"EOFError" in err
-    assert os.path.exists(here.run_dir / "processes.json")
+    assert os.path.exists(here.run_dir.processes)

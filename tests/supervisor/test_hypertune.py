@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from stoker.run_dir import RunDir
 from stoker.supervisor.tails.hypertune import HypertuneTail
 
 
@@ -25,12 +26,12 @@ class Reporter:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "hypertune" / "chief-0.metrics"
+    return RunDir(tmp_path).metric_file("chief-0")
 
 
 @pytest.fixture
 def tail(tmp_path: Path) -> HypertuneTail:
-    return HypertuneTail(tmp_path, replica="chief-0")
+    return HypertuneTail(RunDir(tmp_path), replica="chief-0")
 
 
 def read(tail: HypertuneTail) -> list[tuple[int, object]]:
@@ -123,6 +124,6 @@ def test_reports_that_are_in_the_spool_are_not_read_again(path: Path, tmp_path: 
     spooled = [json.loads(json.dumps(entry.event)) for entry in tail.read()]
     reporter.report(2, 0.4, time=11.0)
 
-    again = HypertuneTail(tmp_path, replica="chief-0", reported=spooled)
+    again = HypertuneTail(RunDir(tmp_path), replica="chief-0", reported=spooled)
 
     assert read(again) == [(2, {"test_loss": 0.4})]

@@ -9,7 +9,7 @@ from typing import IO
 import pytest
 
 from stoker.host.processes import descendants
-from stoker.schema.job import EnvironmentSpec
+from stoker.schema.launch import EnvironmentSpec
 from stoker.supervisor.__main__ import _LOOK_S
 from tests.processes import DEADLINE_S, processes_with_environment, wait_until
 from tests.supervisor.conftest import RUN, Lab, Supervised
@@ -26,7 +26,7 @@ STUBBORN = """
 
 
 def has_ended(run: Supervised) -> bool:
-    path = run.run_dir / "spool.jsonl"
+    path = run.run_dir.spool
     return path.exists() and '"type":"exited"' in path.read_text()
 
 
@@ -35,7 +35,7 @@ def remove(run: Supervised) -> None:
 
     def is_removed() -> bool:
         shutil.rmtree(run.run_dir, ignore_errors=True)
-        return not run.run_dir.exists()
+        return not run.run_dir.path.exists()
 
     wait_until(is_removed, what="the run directory to be gone")
 
@@ -51,7 +51,7 @@ def begin(lab: Lab) -> Callable[..., tuple[Supervised, IO[str]]]:
 
     def start(code: str, **fields: object) -> tuple[Supervised, IO[str]]:
         run = lab.start(lab.launch(code, **fields))
-        return run, (run.run_dir / "supervisor.log").open()
+        return run, run.run_dir.supervisor_log.open()
 
     return start
 

@@ -11,7 +11,7 @@ import pytest
 
 from stoker.host.home import Home
 from stoker.schema.event import Phase
-from stoker.schema.job import EnvironmentSpec
+from stoker.schema.launch import EnvironmentSpec
 from tests.processes import wait_until
 from tests.supervisor.conftest import RUN, Lab
 
@@ -41,7 +41,7 @@ def test_package_of_this_home_is_unpacked_and_run_in_the_run_directory(lab: Lab)
 
     run = lab.run("", source=None, package=PACKAGE, module="trainer.task")
 
-    assert run.lines() == [str(run.run_dir / "package")]
+    assert run.lines() == [str(run.run_dir.package)]
 
 
 @pytest.mark.slow
@@ -50,7 +50,7 @@ def test_package_that_is_not_here_is_fetched_and_kept(lab: Lab) -> None:
 
     run = lab.run("", source=None, package=PACKAGE, module="trainer.task")
 
-    assert run.lines() == [str(run.run_dir / "package")]
+    assert run.lines() == [str(run.run_dir.package)]
     assert lab.home.package_file(PACKAGE).read_bytes() == ARCHIVE
     assert [path.name for path in lab.home.packages.iterdir()] == [f"{PACKAGE}.tar.gz"]
 
@@ -60,7 +60,7 @@ def test_package_is_fetched_when_a_server_comes_back(lab: Lab) -> None:
     lab.server.packages[PACKAGE] = ARCHIVE
     lab.server.stop()
     run = lab.start(lab.launch("", source=None, package=PACKAGE, module="trainer.task"))
-    wait_until(lambda: (run.run_dir / "spool.jsonl").exists(), what="the supervisor to begin")
+    wait_until(lambda: run.run_dir.spool.exists(), what="the supervisor to begin")
 
     lab.server.start()
 
@@ -81,7 +81,7 @@ def test_archive_that_is_not_here_is_fetched(lab: Lab) -> None:
     wheel = b"not really a wheel"
     name = hashlib.sha256(wheel).hexdigest()
     lab.server.packages[f"{name}/thing-1.0-py3-none-any.whl"] = wheel
-    spec = EnvironmentSpec.model_validate({"archives": [{"hash": name, "filename": "thing-1.0-py3-none-any.whl"}]})
+    spec = EnvironmentSpec.from_json({"archives": [{"hash": name, "filename": "thing-1.0-py3-none-any.whl"}]})
 
     lab.run("", environment=spec)
 
@@ -104,7 +104,7 @@ def test_damaged_package_fails_the_run_in_its_phase(lab: Lab) -> None:
 @pytest.mark.slow
 def test_order_to_stop_is_obeyed_while_the_package_is_awaited(lab: Lab, tmp_path: Path) -> None:
     held = "0" * 64
-    spec = EnvironmentSpec.model_validate({"archives": [{"hash": "held", "filename": "x.whl"}]})
+    spec = EnvironmentSpec.from_json({"archives": [{"hash": "ab" * 32, "filename": "held.whl"}]})
     run = lab.start(lab.launch("", source=None, package=held, environment=spec))
     wait_until(lab.server.asked_for.is_set, what="the archive to be asked for")
 
@@ -132,8 +132,7 @@ def test_run_is_supervised_without_pydantic(lab: Lab) -> None:
     keep(lab.home)
     launch = lab.launch("", source=None, package=PACKAGE, module="trainer.task")
     run_dir = lab.home.run_dir("taxi", 1, 1)
-    run_dir.mkdir(parents=True)
-    (run_dir / "run.json").write_text(launch.model_dump_json())
+    launch.write(run_dir)
     code = f"""if True:
         import sys
         from stoker.supervisor.__main__ import main

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 import stoker
+from stoker.run_dir import RunDir
 from stoker.schema.event import EventBatch
 from stoker.supervisor.spool import Entry, Position
 from stoker.supervisor.tails.reports import ReportTail
 
 
-def write(run_dir: Path, data: str | bytes) -> None:
-    with (run_dir / "events.jsonl").open("ab") as file:
+def write(run_dir: RunDir, data: str | bytes) -> None:
+    with run_dir.events.open("ab") as file:
         file.write(data if isinstance(data, bytes) else data.encode())
 
 
@@ -30,7 +31,7 @@ def _line(entry: Entry) -> dict[str, int]:
 
 
 def test_what_a_context_reports_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "run.json").write_text("{}")
+    RunDir(tmp_path).write_launch("{}")
     monkeypatch.setenv("STOKER_RUN_DIR", str(tmp_path))
     monkeypatch.setenv("STOKER_REPLICA", "worker-1")
     (tmp_path / "model.bin").write_bytes(b"12345")
@@ -40,7 +41,7 @@ def test_what_a_context_reports_arrives(tmp_path: Path, monkeypatch: pytest.Monk
         kept = context.save_checkpoint(tmp_path / "model.bin", step=4, epoch=1, note="é", tags=[1, 2])
         context.progress(0.5)
 
-    metric, validation, checkpoint, progress = events(ReportTail(tmp_path).read())
+    metric, validation, checkpoint, progress = events(ReportTail(RunDir(tmp_path)).read())
 
     assert (metric["replica"], metric["step"], metric["group"]) == ("worker-1", 3, "training")
     assert metric["values"] == {"loss": 0.25, "perplexity": math.inf}
@@ -52,12 +53,12 @@ def test_what_a_context_reports_arrives(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_torn_line_waits_for_its_end(tmp_path: Path) -> None:
-    tail = ReportTail(tmp_path)
+    tail = ReportTail(RunDir(tmp_path))
     line = json.dumps({"type": "progress", "time": 1.0, "fraction": 0.5}) + "\n"
 
-    write(tmp_path, line + line[:10])
+    write(RunDir(tmp_path), line + line[:10])
     first = tail.read()
-    write(tmp_path, line[10:])
+    write(RunDir(tmp_path), line[10:])
     second = tail.read()
 
     assert [len(first), len(second)] == [1, 1]
@@ -66,9 +67,9 @@ def test_torn_line_waits_for_its_end(tmp_path: Path) -> None:
 
 def test_reading_goes_on_from_a_position(tmp_path: Path) -> None:
     lines = [json.dumps({"type": "progress", "time": 1.0, "fraction": number / 4}) + "\n" for number in range(4)]
-    write(tmp_path, "".join(lines))
+    write(RunDir(tmp_path), "".join(lines))
 
-    entries = ReportTail(tmp_path, position=Position("events.jsonl", len(lines[0] + lines[1]))).read()
+    entries = ReportTail(RunDir(tmp_path), position=Position("events.jsonl", len(lines[0] + lines[1]))).read()
 
     assert [entry.event["fraction"] for entry in entries] == [0.5, 0.75]
 
@@ -101,11 +102,11 @@ def test_reading_goes_on_from_a_position(tmp_path: Path) -> None:
 )
 def test_bad_line_becomes_a_line_of_the_supervisors_log(tmp_path: Path, line: str | bytes) -> None:
     good = '{"type": "progress", "time": 1.0, "fraction": 0.5}\n'
-    write(tmp_path, good)
-    write(tmp_path, line)
-    write(tmp_path, "\n" + good)
+    write(RunDir(tmp_path), good)
+    write(RunDir(tmp_path), line)
+    write(RunDir(tmp_path), "\n" + good)
 
-    found = events(ReportTail(tmp_path).read())
+    found = events(ReportTail(RunDir(tmp_path)).read())
 
     assert [event["type"] for event in found] == ["progress", "progress", "log"]
     assert found[2]["replica"] == "supervisor"
@@ -114,9 +115,9 @@ def test_bad_line_becomes_a_line_of_the_supervisors_log(tmp_path: Path, line: st
 
 
 def test_many_bad_lines_are_one_complaint(tmp_path: Path) -> None:
-    write(tmp_path, "nonsense\n" * 1000)
+    write(RunDir(tmp_path), "nonsense\n" * 1000)
 
-    entries = ReportTail(tmp_path).read()
+    entries = ReportTail(RunDir(tmp_path)).read()
 
     assert len(entries) == 1
     assert "and 999 more" in entries[0].event["text"]
@@ -124,25 +125,25 @@ def test_many_bad_lines_are_one_complaint(tmp_path: Path) -> None:
 
 
 def test_half_characters_are_replaced(tmp_path: Path) -> None:
-    write(tmp_path, '{"type": "metric", "step": 1, "values": {"\\ud800": 1}, "group": "\\udfff"}\n')
+    write(RunDir(tmp_path), '{"type": "metric", "step": 1, "values": {"\\ud800": 1}, "group": "\\udfff"}\n')
 
-    (metric,) = events(ReportTail(tmp_path).read())
+    (metric,) = events(ReportTail(RunDir(tmp_path)).read())
 
     assert metric["values"] == {"?": 1.0}
     assert metric["group"] == "?"
 
 
 def test_last_line_may_lack_its_end(tmp_path: Path) -> None:
-    write(tmp_path, '{"type": "progress", "time": 1.0, "fraction": 0.5}')
-    tail = ReportTail(tmp_path)
+    write(RunDir(tmp_path), '{"type": "progress", "time": 1.0, "fraction": 0.5}')
+    tail = ReportTail(RunDir(tmp_path))
 
     assert tail.read() == []
     assert [entry.event["type"] for entry in tail.finish()] == ["progress"]
 
 
 def test_line_without_an_end_does_not_fill_the_memory(tmp_path: Path) -> None:
-    write(tmp_path, b"x" * 9_000_000)
-    tail = ReportTail(tmp_path)
+    write(RunDir(tmp_path), b"x" * 9_000_000)
+    tail = ReportTail(RunDir(tmp_path))
 
     entries = tail.read()
     while tail.has_more:
@@ -157,7 +158,7 @@ def test_event_glued_to_a_torn_one_is_kept(tmp_path: Path) -> None:
     whole = b'{"type":"metric","step":2,"values":{"loss":2.0},"time":1.0,"replica":"worker-0"}'
     (tmp_path / "events.jsonl").write_bytes(b'{"type":"metric","step":1,"val' + whole + b"\n")
 
-    entries = ReportTail(tmp_path).read()
+    entries = ReportTail(RunDir(tmp_path)).read()
 
     assert [entry.event["type"] for entry in entries] == ["metric", "log"]
     assert entries[0].event["step"] == 2

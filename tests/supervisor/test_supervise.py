@@ -4,20 +4,22 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from stoker.run_dir import RunDir
 from stoker.schema.event import Phase
-from stoker.schema.job import EnvironmentSpec
+from stoker.schema.launch import EnvironmentSpec
 from tests.processes import processes_with_environment, wait_until
 from tests.supervisor.conftest import RUN, Lab, replicas
 
 pytestmark = pytest.mark.slow
 
 
-def leftovers(run_dir: Path) -> list[int]:
+def leftovers(run_dir: RunDir) -> list[int]:
     return processes_with_environment("STOKER_RUN_DIR", str(run_dir))
 
 
@@ -54,7 +56,7 @@ def test_run_that_prints_nothing_ends_well(lab: Lab) -> None:
 
     assert lab.server.exit_of(RUN)["code"] == 0
     assert lab.server.of(RUN, "log") == []
-    assert (run.run_dir / "spool.ack").read_text() == f"{len(lab.server.events[RUN])}\n"
+    assert run.run_dir.spool_ack.read_text() == f"{len(lab.server.events[RUN])}\n"
 
 
 def test_failure_has_the_users_traceback_and_says_so_in_a_line(lab: Lab) -> None:
@@ -154,14 +156,14 @@ def test_user_code_finds_its_variables_and_no_secrets(lab: Lab, monkeypatch: pyt
     assert "STOKER_SERVER" not in seen
     assert "STOKER_TOKEN" not in seen
     assert address.token not in json.dumps(seen)
-    assert address.token not in (run.run_dir / "run.json").read_text()
+    assert address.token not in run.run_dir.launch.read_text()
 
 
 def test_processes_are_noted_with_their_start_times(lab: Lab) -> None:
     run = lab.start(lab.launch("import time; open('../started', 'w'); time.sleep(600)"))
     wait_until((lab.source.parent / "started").exists, what="user code")
 
-    noted = json.loads((run.run_dir / "processes.json").read_text())
+    noted = json.loads(run.run_dir.processes.read_text())
     pid, start = noted["replicas"]["chief-0"]["pid"], noted["replicas"]["chief-0"]["start"]
     assert noted["supervisor"]["pid"] == run.process.pid
     assert Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19] == str(start)
@@ -198,7 +200,7 @@ def test_order_to_stop_lets_user_code_save(lab: Lab, reason: str) -> None:
 
     assert run.lines() == [f"saved, because of {reason}"]
     assert (ended["stop"], ended["code"], ended["message"]) == (reason, 0, f"told to stop ({reason})")
-    assert (run.run_dir / "stop").read_text().strip() == reason
+    assert run.run_dir.stop.read_text().strip() == reason
 
 
 def test_user_code_that_ignores_sigterm_is_killed_after_the_grace(lab: Lab) -> None:
@@ -221,7 +223,7 @@ def test_run_that_takes_longer_than_its_limit_is_stopped(lab: Lab) -> None:
 
     assert ended["stop"] == "timeout"
     assert ended["message"].startswith("ran longer than its limit of 0.5 s")
-    assert (run.run_dir / "stop").read_text().strip() == "timeout"
+    assert run.run_dir.stop.read_text().strip() == "timeout"
 
 
 def test_supervisor_that_gets_sigterm_ends_the_run_in_order(lab: Lab) -> None:
@@ -345,7 +347,7 @@ def test_parameter_servers_of_a_node_serve_on_until_told_that_all_nodes_have_don
             if os.environ["STOKER_REPLICA"] == "ps-0":
                 time.sleep(600)
             """,
-            replicas=(chief, worker.with_(node=1), server),
+            replicas=(chief, replace(worker, node=1), server),
             addresses={"chief-0": "127.0.0.1:4001", "worker-0": "127.0.0.1:4002", "ps-0": "127.0.0.1:4003"},
         )
     )
@@ -459,7 +461,7 @@ def test_children_that_outlive_user_code_are_ended_with_it(lab: Lab, where: str)
     assert set(run.lines()) == {"parent leaves", "still here"}
     assert lab.server.exit_of(RUN)["code"] == 0
     assert leftovers(run.run_dir) == []
-    assert run.lines() == (run.run_dir / "logs" / "chief-0.stdout").read_text().splitlines()
+    assert run.lines() == run.run_dir.output("chief-0", "stdout").read_text().splitlines()
 
 
 def test_garbage_in_the_events_file_is_survived(lab: Lab) -> None:

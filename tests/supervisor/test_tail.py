@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from stoker.run_dir import RunDir
 from stoker.supervisor.spool import Entry, Position
 from stoker.supervisor.tails import output as tail_module
 from stoker.supervisor.tails.output import OutputTail
@@ -14,9 +15,9 @@ REPLICA = "chief-0"
 class Output:
     """A stream's file, and a tail on it."""
 
-    def __init__(self, run_dir: Path) -> None:
+    def __init__(self, run_dir: RunDir) -> None:
         self.run_dir = run_dir
-        self.path = run_dir / "logs" / "chief-0.stdout"
+        self.path = run_dir.output("chief-0", "stdout")
         self.path.parent.mkdir(parents=True)
         self.path.touch()
         self.tail = OutputTail(run_dir, replica=REPLICA, stream="stdout")
@@ -49,7 +50,7 @@ class Output:
 
 @pytest.fixture
 def output(tmp_path: Path) -> Output:
-    return Output(tmp_path)
+    return Output(RunDir(tmp_path))
 
 
 @pytest.fixture

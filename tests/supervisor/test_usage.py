@@ -14,6 +14,7 @@ import pytest
 
 from stoker.host.home import Home
 from stoker.host.processes import ProcessId
+from stoker.run_dir import RunDir
 from stoker.schema.event import Metric
 from stoker.schema.launch import Launch
 from stoker.supervisor import supervise
@@ -66,8 +67,8 @@ def spool(tmp_path: Path) -> Any:
     spool.close()
 
 
-def told(run_dir: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run_dir / "spool.jsonl").read_text().splitlines()]
+def told(run_dir: RunDir) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in run_dir.spool.read_text().splitlines()]
 
 
 def test_use_is_the_sum_of_a_replicas_processes_and_of_those_that_left_its_session(
@@ -79,7 +80,7 @@ def test_use_is_the_sum_of_a_replicas_processes_and_of_those_that_left_its_sessi
     again = usage.look(spool)
     usage.look(spool)
 
-    first, second = (Metric.model_validate(_without_read(event)) for event in told(tmp_path))
+    first, second = (Metric.model_validate(_without_read(event)) for event in told(RunDir(tmp_path)))
     assert (first.group, first.replica, first.step) == ("system", "chief-0", 10)
     assert first.values["processes"] == 2
     assert first.values["memory"] > 64 << 20
@@ -111,7 +112,7 @@ def test_gpus_are_told_of_by_the_replica_that_has_them(
 
     def look() -> bool:
         usage.look(spool)
-        seen.update(told(tmp_path)[-1]["values"])
+        seen.update(told(RunDir(tmp_path))[-1]["values"])
         return "gpu1_use" in seen
 
     wait_until(look, what="the program's lines")
@@ -158,12 +159,12 @@ def test_run_shorter_than_a_look_tells_nothing_and_loads_nothing(
     assert "stoker.supervisor.usage" not in sys.modules
 
 
-def _run(home: Home, folder: Path, code: Callable[[Path], str]) -> tuple[int, Path]:
-    source, run_dir = folder / "source", folder / "run"
+def _run(home: Home, folder: Path, code: Callable[[RunDir], str]) -> tuple[int, RunDir]:
+    source, run_dir = folder / "source", RunDir(folder / "run")
     source.mkdir(parents=True)
     (source / "task.py").write_text(textwrap.dedent(code(run_dir)))
     values = {"run": "here.1.1", "job": "here", "trial": 1, "trial_id": 0, "attempt": 1, "module": "task"}
-    launch = Launch.model_validate({**values, "source": str(source), "replicas": replicas()})
+    launch = Launch(**{**values, "source": str(source), "replicas": replicas()})
     with open(os.devnull, "wb") as nowhere:
         return run_here(launch, run_dir, home=home, out=nowhere, err=nowhere), run_dir
 

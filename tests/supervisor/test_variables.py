@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from stoker.host import processes
-from stoker.schema.job import EnvironmentSpec, Role
-from stoker.schema.launch import Launch, Replica
-from stoker.supervisor import plan as plan_module
-from stoker.supervisor.plan import Plan
+from stoker.run_dir import RunDir
+from stoker.schema.launch import EnvironmentSpec, Launch, Replica, Role
 from stoker.supervisor.variables import (
     addressed,
     command,
@@ -23,7 +21,7 @@ from stoker.supervisor.variables import (
 from tests.supervisor.conftest import replicas
 
 PYTHON = Path("/environment/bin/python")
-RUN_DIR = Path("/home/runs/taxi/1/1")
+RUN_DIR = RunDir("/home/runs/taxi/1/1")
 TORCHRUN = {
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_NAME", "ROLE_RANK",
     "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
@@ -34,58 +32,21 @@ TORCHRUN = {
 def a_launch(**fields: Any) -> Launch:
     values: dict[str, Any] = {"run": "taxi.2.3", "job": "taxi", "trial": 2, "trial_id": 7, "attempt": 3}
     values |= {"module": "trainer.task", "replicas": replicas(), "package": "0" * 64}
-    return Launch.model_validate({**values, **fields})
+    return Launch(**{**values, **fields})
 
 
-def a_plan(**fields: Any) -> Plan:
-    return Plan.from_json(a_launch(**fields).model_dump(mode="json"))
+def ports_of(launch: Launch) -> dict[str, int]:
+    return {replica.name: 2222 + place for place, replica in enumerate(addressed(launch))}
 
 
-def ports_of(plan: Plan) -> dict[str, int]:
-    return {replica.name: 2222 + place for place, replica in enumerate(addressed(plan))}
+def found(launch: Launch, name: str = "chief-0", *, clustered: bool = True) -> dict[str, str]:
+    (replica,) = [replica for replica in launch.replicas if replica.name == name]
+    return variables(launch, replica, ports=ports_of(launch), run_dir=RUN_DIR, clustered=clustered)
 
 
-def found(plan: Plan, name: str = "chief-0", *, clustered: bool = True) -> dict[str, str]:
-    (replica,) = [replica for replica in plan.replicas if replica.name == name]
-    return variables(plan, replica, ports=ports_of(plan), run_dir=RUN_DIR, clustered=clustered)
-
-
-def tf_config(plan: Plan, name: str = "chief-0", *, clustered: bool = True) -> dict[str, Any]:
-    config: dict[str, Any] = json.loads(found(plan, name, clustered=clustered)["TF_CONFIG"])
+def tf_config(launch: Launch, name: str = "chief-0", *, clustered: bool = True) -> dict[str, Any]:
+    config: dict[str, Any] = json.loads(found(launch, name, clustered=clustered)["TF_CONFIG"])
     return config
-
-
-# --- the plan is the launch
-
-
-def test_plan_has_the_fields_of_launch_and_the_same_values() -> None:
-    launch = a_launch(args=("a",), hparams={"lr": 0.1}, replicas=replicas(1, 1), grace_s=5, data={"x": [1]})
-    plan = Plan.from_json(json.loads(launch.model_dump_json()))
-
-    assert set(Plan.__dataclass_fields__) == set(Launch.model_fields)
-    assert set(plan_module.Replica.__dataclass_fields__) == set(Replica.model_fields)
-    for name in Launch.model_fields:
-        if name not in ("replicas", "environment"):
-            assert getattr(plan, name) == getattr(launch, name), name
-    assert [replica.name for replica in plan.replicas] == [replica.name for replica in launch.replicas]
-    assert plan.world_size == launch.world_size == 2
-
-
-def test_plan_fills_in_the_same_defaults_as_launch() -> None:
-    given = {"run": "r", "job": "j", "trial": 1, "trial_id": 1, "attempt": 1}
-    replica = {"role": "chief", "index": 0, "rank": 0}
-    launch = Launch.model_validate({**given, "replicas": [replica]})
-    plan = Plan.from_json({**given, "replicas": [replica]})
-
-    for name in set(Launch.model_fields) - {"replicas", "environment"}:
-        assert getattr(plan, name) == getattr(launch, name), name
-
-
-def test_plan_leaves_out_what_it_does_not_know() -> None:
-    values = a_launch().model_dump(mode="json")
-    values["new_field"] = values["replicas"][0]["another"] = 1
-
-    assert Plan.from_json(values) == a_plan()
 
 
 # --- the command line
@@ -112,14 +73,14 @@ def test_plan_leaves_out_what_it_does_not_know() -> None:
     ],
 )
 def test_command_line(fields: dict[str, Any], words: str) -> None:
-    assert " ".join(command(a_plan(**fields), PYTHON)) == words.replace("PYTHON", str(PYTHON))
+    assert " ".join(command(a_launch(**fields), PYTHON)) == words.replace("PYTHON", str(PYTHON))
 
 
 # --- TF_CONFIG and CLUSTER_SPEC
 
 
 def test_single_machine_job_is_a_cluster_of_one() -> None:
-    config = tf_config(a_plan())
+    config = tf_config(a_launch())
 
     assert config["cluster"] == {"chief": ["127.0.0.1:2222"]}
     assert config["task"] == {"type": "chief", "index": 0}
@@ -127,7 +88,7 @@ def test_single_machine_job_is_a_cluster_of_one() -> None:
 
 
 def test_cluster_has_chief_ps_and_workers_but_no_evaluator() -> None:
-    plan = a_plan(replicas=replicas(workers=2, ps=1, evaluators=1))
+    launch = a_launch(replicas=replicas(workers=2, ps=1, evaluators=1))
     cluster = {
         "chief": ["127.0.0.1:2222"],
         "ps": ["127.0.0.1:2223"],
@@ -140,29 +101,29 @@ def test_cluster_has_chief_ps_and_workers_but_no_evaluator() -> None:
         ("ps-0", {"type": "ps", "index": 0}),
         ("evaluator-0", {"type": "evaluator", "index": 0}),
     ]:
-        assert tf_config(plan, name)["cluster"] == cluster
-        assert tf_config(plan, name)["task"] == task
+        assert tf_config(launch, name)["cluster"] == cluster
+        assert tf_config(launch, name)["task"] == task
 
 
 def test_chief_is_master_where_it_was() -> None:
-    config = tf_config(a_plan(chief_name="master", replicas=replicas(workers=1)))
+    config = tf_config(a_launch(chief_name="master", replicas=replicas(workers=1)))
 
     assert set(config["cluster"]) == {"master", "worker"}
     assert config["task"] == {"type": "master", "index": 0}
 
 
 def test_trial_is_named_in_searches_alone() -> None:
-    assert tf_config(a_plan(in_search=True))["task"] == {"type": "chief", "index": 0, "trial": "2"}
-    assert found(a_plan(in_search=True))["CLOUD_ML_TRIAL_ID"] == "2"
-    assert found(a_plan(in_search=True, metric="accuracy"))["CLOUD_ML_HP_METRIC_TAG"] == "accuracy"
-    assert "CLOUD_ML_HP_METRIC_TAG" not in found(a_plan())
-    assert "trial" not in tf_config(a_plan())["task"]
-    assert "CLOUD_ML_TRIAL_ID" not in found(a_plan())
+    assert tf_config(a_launch(in_search=True))["task"] == {"type": "chief", "index": 0, "trial": "2"}
+    assert found(a_launch(in_search=True))["CLOUD_ML_TRIAL_ID"] == "2"
+    assert found(a_launch(in_search=True, metric="accuracy"))["CLOUD_ML_HP_METRIC_TAG"] == "accuracy"
+    assert "CLOUD_ML_HP_METRIC_TAG" not in found(a_launch())
+    assert "trial" not in tf_config(a_launch())["task"]
+    assert "CLOUD_ML_TRIAL_ID" not in found(a_launch())
 
 
 def test_local_train_without_distributed_has_an_empty_cluster_and_task() -> None:
-    plan = a_plan(package=None, source="/src", args=("--epochs", "3"))
-    config = tf_config(plan, clustered=False)
+    launch = a_launch(package=None, source="/src", args=("--epochs", "3"))
+    config = tf_config(launch, clustered=False)
 
     assert (config["cluster"], config["task"], config["environment"]) == ({}, {}, "cloud")
     assert config["job"]["job_name"] == "trainer.task"
@@ -170,7 +131,7 @@ def test_local_train_without_distributed_has_an_empty_cluster_and_task() -> None
 
 
 def test_job_in_tf_config_is_what_was_asked_for() -> None:
-    config = tf_config(a_plan(args=("--epochs", "3"), job_dir="gs://b/o"))
+    config = tf_config(a_launch(args=("--epochs", "3"), job_dir="gs://b/o"))
 
     assert config["job"] == {
         "job_name": "taxi",
@@ -181,20 +142,20 @@ def test_job_in_tf_config_is_what_was_asked_for() -> None:
 
 
 def test_cluster_spec_is_like_tf_config_with_open_ports() -> None:
-    plan = a_plan(replicas=replicas(workers=1, evaluators=1), in_search=True)
-    spec = json.loads(found(plan, "worker-0")["CLUSTER_SPEC"])
+    launch = a_launch(replicas=replicas(workers=1, evaluators=1), in_search=True)
+    spec = json.loads(found(launch, "worker-0")["CLUSTER_SPEC"])
 
-    assert spec["cluster"] == tf_config(plan)["cluster"]
+    assert spec["cluster"] == tf_config(launch)["cluster"]
     assert spec["task"] == {"type": "worker", "index": 0, "trial": "2"}
     assert spec["open_ports"] == [2223]
-    assert json.loads(found(plan, "evaluator-0")["CLUSTER_SPEC"])["open_ports"] == []
+    assert json.loads(found(launch, "evaluator-0")["CLUSTER_SPEC"])["open_ports"] == []
 
 
 # --- the rest
 
 
 def test_ids_files_and_folders() -> None:
-    seen = found(a_plan(job_dir="gs://bucket/out/"))
+    seen = found(a_launch(job_dir="gs://bucket/out/"))
 
     assert seen["STOKER_RUN_DIR"] == str(RUN_DIR)
     assert seen["STOKER_REPLICA"] == "chief-0"
@@ -206,17 +167,17 @@ def test_ids_files_and_folders() -> None:
 
 
 def test_without_a_job_dir_there_are_no_folders_of_vertex() -> None:
-    assert not [name for name in found(a_plan()) if name.startswith("AIP_")]
+    assert not [name for name in found(a_launch()) if name.startswith("AIP_")]
 
 
 def test_one_process_has_none_of_torchruns_variables() -> None:
-    assert not TORCHRUN & set(found(a_plan(replicas=replicas(ps=1, evaluators=1))))
+    assert not TORCHRUN & set(found(a_launch(replicas=replicas(ps=1, evaluators=1))))
 
 
 @pytest.mark.parametrize(("name", "rank"), [("chief-0", 0), ("worker-0", 1), ("worker-1", 2)])
 def test_ranks_have_torchruns_variables(name: str, rank: int) -> None:
-    plan = a_plan(replicas=replicas(workers=2, ps=1))
-    seen = found(plan, name)
+    launch = a_launch(replicas=replicas(workers=2, ps=1))
+    seen = found(launch, name)
 
     assert TORCHRUN <= set(seen)
     assert seen["RANK"] == seen["LOCAL_RANK"] == seen["ROLE_RANK"] == str(rank)
@@ -226,7 +187,7 @@ def test_ranks_have_torchruns_variables(name: str, rank: int) -> None:
     assert seen["TORCHELASTIC_RUN_ID"] == "taxi.2.3"
     assert seen["TORCHELASTIC_RESTART_COUNT"] == "2"
     assert seen["TORCHELASTIC_USE_AGENT_STORE"] == "False"
-    assert not TORCHRUN & set(found(plan, "ps-0"))
+    assert not TORCHRUN & set(found(launch, "ps-0"))
 
 
 def test_variables_are_those_that_torchs_own_agent_sets() -> None:
@@ -246,7 +207,7 @@ def test_variables_are_those_that_torchs_own_agent_sets() -> None:
 def test_local_ranks_are_counted_per_node() -> None:
     ranked = [Replica(role=Role.CHIEF, index=0, rank=0, node=0), Replica(role=Role.WORKER, index=0, rank=1, node=0)]
     ranked += [Replica(role=Role.WORKER, index=1, rank=2, node=1), Replica(role=Role.WORKER, index=2, rank=3, node=1)]
-    seen = found(a_plan(replicas=tuple(ranked)), "worker-2")
+    seen = found(a_launch(replicas=tuple(ranked)), "worker-2")
 
     assert (seen["RANK"], seen["LOCAL_RANK"], seen["LOCAL_WORLD_SIZE"]) == ("3", "1", "2")
     assert (seen["GROUP_RANK"], seen["GROUP_WORLD_SIZE"], seen["WORLD_SIZE"]) == ("1", "2", "4")
@@ -254,7 +215,7 @@ def test_local_ranks_are_counted_per_node() -> None:
 
 def test_users_variables_are_there_but_do_not_replace_the_contract() -> None:
     spec = EnvironmentSpec(variables={"A": "1", "PYTHONUNBUFFERED": "", "CLOUD_ML_JOB_ID": "mine"})
-    seen = found(a_plan(environment=spec))
+    seen = found(a_launch(environment=spec))
 
     assert (seen["A"], seen["PYTHONUNBUFFERED"], seen["CLOUD_ML_JOB_ID"]) == ("1", "", "taxi")
 
@@ -263,7 +224,7 @@ def test_users_variables_are_there_but_do_not_replace_the_contract() -> None:
 
 
 def whole(inherited: dict[str, str], own: dict[str, str] | None = None, **fields: Any) -> dict[str, str]:
-    return process_environment(inherited, own or {}, plan=a_plan(**fields), root=Path("/package"))
+    return process_environment(inherited, own or {}, launch=a_launch(**fields), root=Path("/package"))
 
 
 def test_environment_is_inherited_less_the_servers_address_and_token() -> None:
@@ -299,8 +260,8 @@ def test_run_inside_a_run_does_not_see_the_outer_ones_cluster() -> None:
 # --- GPUs
 
 
-def with_gpus(*amounts: float) -> tuple[plan_module.Replica, ...]:
-    return tuple(plan_module.Replica(role="worker", index=n, rank=n, gpus=gpus) for n, gpus in enumerate(amounts))
+def with_gpus(*amounts: float) -> tuple[Replica, ...]:
+    return tuple(Replica(role="worker", index=n, rank=n, gpus=gpus) for n, gpus in enumerate(amounts))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import os
 import signal
 import textwrap
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,7 @@ def run_both(lab: Lab, code: str, **fields: Any) -> tuple[Supervised, Supervised
 
 
 def output(run: Supervised, stream: str) -> str:
-    text = (run.run_dir / "logs" / f"chief-0.{stream}").read_text()
+    text = run.run_dir.output("chief-0", stream).read_text()
     return text.replace(str(run.run_dir), "RUN_DIR").replace(f"taxi.1.{run.launch.attempt}", "RUN")
 
 
@@ -285,7 +286,7 @@ def test_program_that_a_zygote_would_run_otherwise_is_started_cold(
     for name, text in files.items():
         (lab.source / name).write_text(text)
     if command is not None:
-        wanted = wanted.model_copy(update={"module": None, "command": command})
+        wanted = replace(wanted, module=None, command=tuple(command))
 
     run = lab.start(wanted)
 
@@ -310,7 +311,7 @@ def begin(lab: Lab, code: str = SLEEP, **fields: Any) -> tuple[Supervised, Proce
     run = lab.start(launch(lab, code, **fields))
     run.wait_for_file("begun")
     assert not started_cold(run), run.log
-    file = run.run_dir / "processes.json"
+    file = run.run_dir.processes
     wait_until(lambda: "chief-0" in file.read_text(), what="its process to be noted")
     noted = json.loads(file.read_text())["replicas"]["chief-0"]
     return run, ProcessId(noted["pid"], noted["start"])

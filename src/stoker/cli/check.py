@@ -8,7 +8,7 @@ from stoker.terminal.output import say, table
 from stoker.terminal.parser import Arguments, Parser
 
 if TYPE_CHECKING:
-    from stoker.packaging.check import Report
+    from stoker.packaging.environment.check import Report
 
 _COLOURS = {"ok": "green", "conflict": "red", "no build": "red", "unknown": "red", "build": "yellow"}
 _EXAMPLE = """
@@ -35,7 +35,7 @@ def check_package(arguments: Arguments) -> int:
     from pathlib import Path
 
     from stoker.host.home import Home
-    from stoker.packaging.check import check
+    from stoker.packaging.environment.check import check
 
     report = check(
         Path(arguments.package),

@@ -63,7 +63,7 @@ def build(parser: Parser) -> None:
 
 def train(arguments: Arguments) -> int:
     from stoker.host.home import Home
-    from stoker.packaging.tree import source_of_package
+    from stoker.packaging.package.tree import source_of_package
     from stoker.supervisor.here import run_here
 
     _warn(arguments)
@@ -79,7 +79,7 @@ def train(arguments: Arguments) -> int:
     arguments.python_version = fitted["environment"]["python"]
     code = _requiring(code, fitted["environment"].get("requirements", ()))
     launch = _launch(arguments, code, fitted["environment"].get("variables", {}))
-    run_dir = home.root / "runs" / "local" / launch.job
+    run_dir = home.local_run_dir(launch.job)
     with contextlib.ExitStack() as stack:
         if arguments.job_dir and is_local(arguments.job_dir):
             stack.enter_context(writable(source.root / arguments.job_dir))
@@ -91,7 +91,7 @@ def train(arguments: Arguments) -> int:
             err=sys.stderr.buffer,
             distributed=arguments.distributed,
         )
-    _say_what_was_reported(run_dir)
+    _say_what_was_reported(run_dir.spool)
     return exit_code
 
 
@@ -123,7 +123,7 @@ def name_here(what: str) -> str:
 
 def _launch(arguments: Arguments, code: Code, variables: dict[str, str]) -> "Launch":
     from stoker.origin import Origin, Platform
-    from stoker.schema.job import EnvironmentSpec
+    from stoker.schema.launch import EnvironmentSpec
 
     return launch_here(
         name_here(arguments.module_name.replace(".", "_")),
@@ -137,7 +137,7 @@ def _launch(arguments: Arguments, code: Code, variables: dict[str, str]) -> "Lau
             variables=variables,
         ),
         module=arguments.module_name,
-        args=arguments.user_args or (),
+        args=tuple(arguments.user_args or ()),
         origin=Origin(Platform.AI_PLATFORM),
         job_dir=arguments.job_dir,
         replicas=_replicas(arguments, code),
@@ -147,8 +147,7 @@ def _launch(arguments: Arguments, code: Code, variables: dict[str, str]) -> "Lau
 
 
 def _replicas(arguments: Arguments, code: Code) -> "tuple[Replica, ...]":
-    from stoker.schema.job import Role
-    from stoker.schema.launch import Replica
+    from stoker.schema.launch import Replica, Role
 
     counts = {Role.CHIEF: 1}
     if arguments.distributed:
@@ -174,18 +173,18 @@ def _is_torch(code: Code) -> bool:
 def _chief_name(arguments: Arguments) -> str:
     """`master` where the runtime's TensorFlow is older than 2, as gcloud had it."""
     from stoker.host.home import Home
-    from stoker.packaging.installed import Installed
-    from stoker.packaging.runtimes import choose
+    from stoker.packaging.environment.distributions import Installed
+    from stoker.packaging.environment.runtimes import choose
 
     choice = choose(Home.find(), runtime=arguments.runtime_version, python=arguments.python_version)
     version = Installed(choice.runtime).version("tensorflow") or ""
     return "master" if version.startswith("1.") else "chief"
 
 
-def _say_what_was_reported(run_dir: Path) -> None:
+def _say_what_was_reported(spool: Path) -> None:
     """Where metrics, checkpoints and models are, if there are any."""
     kinds = (b'"type":"metric"', b'"type":"checkpoint"', b'"type":"model"')
-    with (run_dir / "spool.jsonl").open("rb") as spool:
-        reported = any(kind in line for line in spool for kind in kinds)
+    with spool.open("rb") as lines:
+        reported = any(kind in line for line in lines for kind in kinds)
     if reported:
-        say(f"What your code reported is in {run_dir / 'spool.jsonl'}.")
+        say(f"What your code reported is in {spool}.")

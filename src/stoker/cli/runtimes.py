@@ -7,7 +7,7 @@ from stoker.terminal.output import say, table
 from stoker.terminal.parser import Arguments, Parser
 
 if TYPE_CHECKING:
-    from stoker.packaging.runtimes import Runtime
+    from stoker.packaging.environment.runtimes import Runtime
 
 
 def build(parser: Parser) -> None:
@@ -39,7 +39,7 @@ def build(parser: Parser) -> None:
 
 def list_all(arguments: Arguments) -> None:
     from stoker.host.home import Home
-    from stoker.packaging.runtimes import list_runtimes
+    from stoker.packaging.environment.runtimes import list_runtimes
 
     runtimes = list_runtimes(Home.find().make())
     if arguments.json:
@@ -51,7 +51,7 @@ def list_all(arguments: Arguments) -> None:
 
 def add(arguments: Arguments) -> None:
     from stoker.host.home import Home
-    from stoker.packaging.runtimes import add_runtime
+    from stoker.packaging.environment.runtimes import add_runtime
 
     runtime = add_runtime(Home.find().make(), arguments.name, python=arguments.python)
     print(runtime.name)
@@ -60,7 +60,7 @@ def add(arguments: Arguments) -> None:
 
 def remove(arguments: Arguments) -> None:
     from stoker.host.home import Home
-    from stoker.packaging.runtimes import remove_runtime
+    from stoker.packaging.environment.runtimes import remove_runtime
 
     remove_runtime(Home.find(), arguments.name)
     say(f"Forgot the runtime {arguments.name}.")
@@ -68,7 +68,7 @@ def remove(arguments: Arguments) -> None:
 
 def _libraries(runtime: "Runtime") -> str:
     """The heavy ones, which are why one runtime is chosen over another."""
-    from stoker.packaging.installed import Installed
+    from stoker.packaging.environment.distributions import Installed
 
     installed = Installed(runtime)
     versions = [(name, installed.version(name)) for name in ("torch", "tensorflow", "scikit-learn", "pandas")]
@@ -76,7 +76,7 @@ def _libraries(runtime: "Runtime") -> str:
 
 
 def _plain(runtime: "Runtime") -> dict[str, object]:
-    from stoker.packaging.installed import Installed
+    from stoker.packaging.environment.distributions import Installed
 
     installed = Installed(runtime)
     return {

@@ -109,7 +109,7 @@ def _master_config(arguments: Arguments) -> dict[str, Any]:
 def create(arguments: Arguments) -> int:
     from stoker.compat.dialects.document import load
     from stoker.host.home import Home
-    from stoker.packaging.tree import source_of_directory
+    from stoker.packaging.package.tree import source_of_directory
     from stoker.submission import job_file as stoker_yaml
 
     file = Path(arguments.file)
@@ -128,7 +128,7 @@ def create(arguments: Arguments) -> int:
 
 def _code_of_training(arguments: Arguments, values: Values, packages: tuple[str, ...], *, home: "Home") -> Code | None:
     """The directory that --package-path names; a stoker.yaml's own if it does not; None with archives alone."""
-    from stoker.packaging.tree import source_of_directory, source_of_package
+    from stoker.packaging.package.tree import source_of_directory, source_of_package
 
     module = values.get("module")
     if arguments.package_path:

@@ -1,9 +1,11 @@
 """The port every engine implements: where runs execute. `tests/contracts/engine.py` is the contract as tests."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from stoker.schema.job import Share
 from stoker.schema.launch import Launch
 
 
@@ -13,6 +15,18 @@ class Liveness(StrEnum):
     ALIVE = "alive"
     WAITING = "waiting"  # for a place on its cluster; `diagnose` says for what
     GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNode:
+    """A node of a cluster: what it has, and what of it is free."""
+
+    id: str
+    host: str
+    address: str
+    has: Share
+    free: Share
+    resources: Mapping[str, float]
 
 
 class Engine(Protocol):

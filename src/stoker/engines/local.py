@@ -4,7 +4,6 @@ import json
 import math
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,8 @@ from stoker.errors import StokerError
 from stoker.host import processes
 from stoker.host.home import Home
 from stoker.host.processes import ProcessId
+from stoker.host.spawn import spawn_detached
+from stoker.run_dir import RunDir
 from stoker.schema.job import Share
 from stoker.schema.launch import Launch
 
@@ -31,7 +32,7 @@ _OF_AN_OUTER_RUN = (processes.RUN_DIR_VARIABLE, "STOKER_REPLICA")
 class _Handle:
     """A run's directory and its supervisor."""
 
-    run_dir: Path
+    run_dir: RunDir
     supervisor: ProcessId
 
     @classmethod
@@ -39,7 +40,7 @@ class _Handle:
         """None when it is none of ours."""
         try:
             found = json.loads(text)
-            return cls(Path(found["run_dir"]), ProcessId(int(found["pid"]), int(found["start"])))
+            return cls(RunDir(found["run_dir"]), ProcessId(int(found["pid"]), int(found["start"])))
         except (ValueError, KeyError, TypeError):
             return None
 
@@ -59,10 +60,7 @@ class LocalEngine:
     def submit(self, launch: Launch) -> str:
         run_dir = self._run_dir(launch)
         try:
-            run_dir.mkdir(parents=True, exist_ok=True)
-            partial = run_dir / ".run.json"
-            partial.write_text(launch.model_dump_json())
-            partial.replace(run_dir / "run.json")
+            launch.write(run_dir)
             supervisor = start_on_gpus(
                 self._home,
                 need=sum(replica.gpus for replica in launch.replicas),
@@ -118,15 +116,14 @@ class LocalEngine:
         The handle it gives is alive until that is done; None when there is nothing to ship.
         """
         found = _Handle.parse(handle)
-        if found is None or not (found.run_dir / "spool.jsonl").exists():
+        if found is None or not found.run_dir.spool.exists():
             return None
         return str(_Handle(found.run_dir, self._start_supervisor(found.run_dir, "--drain")))
 
-    def _run_dir(self, launch: Launch) -> Path:
+    def _run_dir(self, launch: Launch) -> RunDir:
         return self._home.run_dir(launch.job, launch.trial, launch.attempt)
 
-    def _start_supervisor(self, run_dir: Path, *flags: str, devices: str | None = None) -> ProcessId:
-        log = run_dir / "supervisor.log"
+    def _start_supervisor(self, run_dir: RunDir, *flags: str, devices: str | None = None) -> ProcessId:
         words = [sys.executable, "-P", "-m", "stoker.supervisor", str(run_dir), *flags]
         environment = {name: value for name, value in os.environ.items() if name not in _OF_AN_OUTER_RUN}
         environment["STOKER_HOME"] = str(self._home.root)
@@ -136,28 +133,14 @@ class LocalEngine:
         if devices is not None:
             environment["CUDA_VISIBLE_DEVICES"] = devices
         try:
-            started = self._nursery.fork(words, log=log, environment=environment)
+            started = self._nursery.fork(words, log=run_dir.supervisor_log, environment=environment)
         except Unanswered:
             started = next(iter(traces.living(run_dir)), None)
-        return _spawn(words, log=log, environment=environment) if started is None else started
+        return _spawn(words, log=run_dir.supervisor_log, environment=environment) if started is None else started
 
 
 def _spawn(words: list[str], *, log: Path, environment: Mapping[str, str]) -> ProcessId:
-    # Not subprocess: the child is to be forgotten, and Popen objects want to be waited for.
-    pid = os.posix_spawn(
-        words[0],
-        words,
-        environment,
-        file_actions=[
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666),
-            (os.POSIX_SPAWN_DUP2, 1, 2),
-        ],
-        setsid=True,
-        setsigmask=[],
-        setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD],
-    )
-    identity = ProcessId.of(pid)
+    identity = ProcessId.of(spawn_detached(words, environment=environment, log=log, log_mode=0o666))
     assert identity is not None, "our own child is in the process table until we wait for it"
     return identity
 

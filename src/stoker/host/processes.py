@@ -6,7 +6,8 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+
+from stoker.run_dir import RunDir
 
 # Every process of a run has this in its environment, and so have its children, wherever they moved themselves.
 RUN_DIR_VARIABLE = "STOKER_RUN_DIR"
@@ -49,7 +50,7 @@ def signal_group(leader: ProcessId, signum: int) -> None:
         os.killpg(leader.pid, signum)
 
 
-def of_run(run_dir: Path) -> list[ProcessId]:
+def of_run(run_dir: RunDir) -> list[ProcessId]:
     """The living processes of this user that have the run's directory in their environment, but for this process."""
     wanted = f"{RUN_DIR_VARIABLE}={run_dir}".encode()
     found = []

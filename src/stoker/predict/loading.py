@@ -164,14 +164,14 @@ def is_our_own(folder: Path, card: ModelCard, *, home: Home) -> bool:
 
     The card's word alone is not taken: anybody can write one.
     """
-    runs = (home.root / "runs").resolve()
+    runs = home.runs.resolve()
     if folder.resolve().is_relative_to(runs):
         return True
     origin = card.origin
     attempt = (origin.run or "").rpartition(".")[2]
     if origin.job is None or origin.trial is None or not attempt.isdecimal() or not card.files:
         return False
-    written = home.run_dir(origin.job, origin.trial, int(attempt)) / "models" / card.name
+    written = home.run_dir(origin.job, origin.trial, int(attempt)).models / card.name
     if not written.resolve().is_relative_to(runs) or not bundle.is_bundle(written):
         return False
     try:

@@ -22,6 +22,7 @@ from stoker.pytorch.data.loader import DataLoader, ValidationStream, open_valida
 from stoker.pytorch.distributed import DistributedContext
 from stoker.pytorch.metrics import FunctionReducer, MetricReducer, WrappedReducers, scalars
 from stoker.pytorch.stops import StopSignals
+from stoker.run_dir import RunDir
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ class TorchBatchProcessorContext:
         shutil.rmtree(partial)
 
     def get_tensorboard_path(self) -> Path:
-        return Path(self._run.run_dir) / "tensorboard"
+        return RunDir(self._run.run_dir).tensorboard
 
     def report_metrics(self, group: str, steps_completed: int, metrics: Mapping[str, Any]) -> None:
         self._run.report(steps_completed, group, **scalars(metrics))

@@ -2,7 +2,6 @@
 
 import importlib
 import importlib.util
-import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -19,6 +18,7 @@ from stoker.pytorch.run_info import Settings
 from stoker.pytorch.snapshot import load_models
 from stoker.pytorch.trial import PyTorchTrial
 from stoker.pytorch.trial_context import PyTorchTrialContext
+from stoker.run_dir import RunDir
 
 T = TypeVar("T", bound=PyTorchTrial)
 
@@ -82,13 +82,13 @@ def find_checkpoint(run_dir: "str | os.PathLike[str]", trial_id: int) -> Path:
 
 
 def _checkpoints_of(root: Path, trial_id: int) -> Iterator[Path]:
-    for run_file in root.glob("*/*/*/run.json"):
+    for run_dir in RunDir.under(root):
         try:
-            launch = json.loads(run_file.read_text())
+            launch = run_dir.read_launch()
         except (OSError, ValueError):
             continue  # another run's folder, in the making or in the removing
         if launch.get("trial_id") == trial_id:
-            yield from (path.parent for path in run_file.parent.glob("checkpoints/step-*/checkpoint.json"))
+            yield from (path.parent for path in run_dir.checkpoints.glob("step-*/checkpoint.json"))
 
 
 def _find_class(reference: Mapping[str, Any]) -> type[PyTorchTrial]:

@@ -10,6 +10,7 @@ from stoker.errors import StokerError, UsageError
 from stoker.pytorch.distributed import DistributedContext
 from stoker.pytorch.precision import Precision
 from stoker.pytorch.units import TrainUnit, unit_of
+from stoker.run_dir import RunDir
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ class RunInfo:
         return self._first_batch
 
     def get_tensorboard_path(self) -> Path:
-        return Path(self.run.run_dir) / "tensorboard"
+        return RunDir(self.run.run_dir).tensorboard
 
     def current_train_batch(self) -> int:
         """The index of the batch in training, from 0, counted from the start of the trial."""

@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from stoker.schema.job import Archive, Share
+from stoker.schema.job import Share
+from stoker.schema.launch import Archive
 from stoker.schema.model import Model
 
 

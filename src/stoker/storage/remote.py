@@ -1,6 +1,7 @@
 """A bucket in an object store far away, by fsspec: Google Cloud Storage or anything that speaks S3."""
 
 import contextlib
+import errno
 import importlib
 import os
 import re
@@ -16,7 +17,7 @@ from stoker.errors import NotFoundError, StokerError, UsageError
 from stoker.formats.checksum import is_crc32c_fast, md5_from_hex
 from stoker.storage.draft import Draft
 from stoker.storage.files import make_draft
-from stoker.storage.root import Check, DeniedError, Folder, StoredObject, no_check
+from stoker.storage.object_store import Check, DeniedError, Folder, StoredObject, no_check
 from stoker.storage.settings import Target
 
 _GCS_FIELDS = ("contentType", "contentEncoding", "contentDisposition", "contentLanguage", "cacheControl", "customTime")
@@ -65,12 +66,15 @@ class RemoteBucket:
                 return
             shown = []
             for name, item in found.items():
-                key = name.removeprefix(self._base).strip("/")
-                key += "/" if item["type"] == "directory" else ""
-                if key.startswith(prefix) and key > after and key not in ("/", start + "/"):
+                if item["type"] == "directory":
+                    name = name.rstrip("/") + "/"
+                elif name.endswith("/") and not item["size"]:
+                    continue  # an empty `folder/`, as web consoles make them
+                key = name.removeprefix(f"{self._base}/")
+                if key.startswith(prefix) and key > after and key not in ("", start + "/"):
                     shown.append((key, item))
             for key, item in sorted(shown, key=lambda each: each[0]):
-                yield Folder(key) if key.endswith("/") else self._stored(key, item)
+                yield Folder(key) if item["type"] == "directory" else self._stored(key, item)
 
     def open(self, key: str) -> BinaryIO:
         with self._explained(key):
@@ -83,10 +87,9 @@ class RemoteBucket:
     def commit(
         self, key: str, draft: Draft, *, attributes: Mapping[str, Any] | None = None, check: Check = no_check
     ) -> StoredObject:
-        # Held within this process only: between processes these stores decide who was last.
+        # Held within this process only: between processes these stores decide who is first to create, and who is last.
         with self._lock, self._explained(key):
-            check(self.stat(key))
-            self._fs.put_file(str(draft.path), f"{self._base}/{key}", **self._upload_options(draft, attributes or {}))
+            self._upload(key, draft, self._upload_options(draft, attributes or {}), check)
             made = self.stat(key)
             if made is None or made.size != draft.size or (made.md5 and made.md5 != draft.md5):
                 with contextlib.suppress(FileNotFoundError):
@@ -94,6 +97,21 @@ class RemoteBucket:
                 raise StokerError(f"{self.url}/{key}: what arrived is not what was sent; it was removed. Try again.")
         draft.discard()
         return replace(made, md5=draft.md5, crc32c=made.crc32c or draft.crc32c)
+
+    def _upload(self, key: str, draft: Draft, options: Mapping[str, Any], check: Check) -> None:
+        """With a check, an object that was not there is created on condition that it still is not."""
+        source, target = str(draft.path), f"{self._base}/{key}"
+        current = self.stat(key) if check is not no_check else None
+        check(current)
+        if check is not no_check and current is None:
+            try:
+                self._fs.put_file(source, target, mode="create", **options)
+                return
+            except OSError as error:
+                if not _is_refused_create(error):
+                    raise
+            check(self.stat(key))
+        self._fs.put_file(source, target, **options)
 
     def update(self, key: str, attributes: Mapping[str, Any], *, check: Check = no_check) -> StoredObject:
         with self._lock, self._explained(key):
@@ -230,6 +248,16 @@ class RemoteBucket:
         key = self._target.key_variable or "AWS_ACCESS_KEY_ID"
         secret = self._target.secret_variable or "AWS_SECRET_ACCESS_KEY"
         return f"Look at {key} and {secret}."
+
+
+def _is_refused_create(error: OSError) -> bool:
+    """Another writer was first; or this is a server that speaks S3 without conditional writes."""
+    reason = f"{error} {error.__cause__}"
+    return (
+        isinstance(error, FileExistsError)
+        or error.errno == errno.ENOSYS
+        or re.search("PreconditionFailed|ConditionalRequestConflict", reason) is not None
+    )
 
 
 def _from_gcs(key: str, found: Mapping[str, Any]) -> StoredObject:

@@ -17,9 +17,9 @@ from stoker.terminal.output import say
 
 if TYPE_CHECKING:
     from stoker.host.home import Home
-    from stoker.packaging.package import Package
-    from stoker.packaging.project import Project
-    from stoker.packaging.tree import Source, Tree
+    from stoker.packaging.package.archive import Package
+    from stoker.packaging.package.project import Project
+    from stoker.packaging.package.tree import Source, Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ def look_at(source: "Source", values: Values, *, home: "Home", include: Sequence
 
     Files and folders to `include` come to lie at the package's top, under their own names.
     """
-    from stoker.packaging.project import read_project
-    from stoker.packaging.runtimes import choose
-    from stoker.packaging.tree import walk
+    from stoker.packaging.environment.runtimes import choose
+    from stoker.packaging.package.project import read_project
+    from stoker.packaging.package.tree import walk
 
     tree = walk(source)
     environment = values.get("environment", {})
@@ -68,7 +68,7 @@ def look_at(source: "Source", values: Values, *, home: "Home", include: Sequence
 
 
 def _with_included(tree: "Tree", include: Sequence[Path]) -> "Tree":
-    from stoker.packaging.tree import Entry, Source, walk
+    from stoker.packaging.package.tree import Entry, Source, walk
 
     entries = {entry.path: entry for entry in tree.entries}
     notes = list(tree.notes)
@@ -96,7 +96,7 @@ def pack_up(values: Values, code: Code | None, packages: Sequence[str], *, folde
     check_module(values.get("module"), code, archives)
     package = None
     if code is not None:
-        from stoker.packaging.package import pack
+        from stoker.packaging.package.archive import pack
 
         package = pack(code.tree, out=folder)
         if package.warning:
@@ -106,7 +106,7 @@ def pack_up(values: Values, code: Code | None, packages: Sequence[str], *, folde
 
 def check_module(module: str | None, code: Code | None, archives: Sequence[ArchiveFile]) -> None:
     """UsageError if neither the directory nor an archive has the module."""
-    from stoker.packaging.modules import find_module, has_module
+    from stoker.packaging.package.modules import find_module, has_module
 
     if module is None or any(has_module(archive.file, module) for archive in archives):
         return
@@ -126,7 +126,7 @@ def check_environment(shipment: Shipment, *, home: "Home") -> None:
     environment = shipment.values.get("environment", {})
     if os.environ.get("STOKER_SERVER") or not (environment.get("requirements") or shipment.archives):
         return
-    from stoker.packaging.environment import resolve
+    from stoker.packaging.environment.cache import resolve
 
     resolve(environment, home=home, archives=[archive.file for archive in shipment.archives])
 
@@ -149,8 +149,8 @@ def declared(values: Values, code: Code | None, archives: Sequence[ArchiveFile],
 
 
 def _archives(named: Sequence[str], *, folder: Path) -> tuple[ArchiveFile, ...]:
-    from stoker.packaging.package import hash_of
-    from stoker.packaging.requirements import ARCHIVE_SUFFIXES
+    from stoker.packaging.package.archive import hash_of
+    from stoker.packaging.package.requirements import ARCHIVE_SUFFIXES
 
     found: dict[str, ArchiveFile] = {}
     for name in dict.fromkeys(named):
@@ -172,7 +172,7 @@ def _download(url: str, folder: Path) -> Path:
     try:
         with _open(url) as remote, to.open("wb") as file:
             shutil.copyfileobj(remote, file)
-    except (ImportError, OSError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise UsageError(f"Cannot fetch {url}: {str(error) or type(error).__name__}.") from error
     return to
 
@@ -183,10 +183,10 @@ def _open(url: str) -> "AbstractContextManager[BinaryIO]":
 
         opened: AbstractContextManager[BinaryIO] = urlopen(url, timeout=60)
         return opened
-    import fsspec  # type: ignore[import-untyped]
+    from stoker.host.home import Home
+    from stoker.storage.storage import Storage
 
-    found: AbstractContextManager[BinaryIO] = fsspec.open(url, "rb")
-    return found
+    return Storage(Home.find().root).open_url(url)
 
 
 def is_local(path: str) -> bool:

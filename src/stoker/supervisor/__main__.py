@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from stoker.errors import ConflictError, StokerError
 from stoker.host.home import Home
+from stoker.run_dir import RunDir
+from stoker.schema.launch import Launch
 from stoker.supervisor.inputs import Inputs
-from stoker.supervisor.plan import Plan
 from stoker.supervisor.process import StopRequest, on_signals
 from stoker.supervisor.spool import Spool
 from stoker.supervisor.supervise import LostError, RemovedError, Supervision, check_is_there
@@ -36,7 +37,7 @@ def main(arguments: list[str]) -> int:
     if len(words) != 1 or words[0].startswith("-"):
         sys.stderr.write(USAGE + "\n")
         return 2
-    run_dir = Path(words[0]).absolute()
+    run_dir = RunDir(Path(words[0]).absolute())
     try:
         if "--drain" in arguments:
             return drain(run_dir, home=Home.find(), node=node)
@@ -55,16 +56,16 @@ def _take_number(words: list[str], flag: str) -> int | None:
     return number
 
 
-def supervise(run_dir: Path, *, home: Home, node: int = 0, lifeline: int | None = None) -> int:
+def supervise(run_dir: RunDir, *, home: Home, node: int = 0, lifeline: int | None = None) -> int:
     """Run it and tell the server all of it. 0 when that was done, however the run itself ended.
 
     `lifeline` is a pipe that whoever started us holds open: when it is gone, nobody else would end what we started.
     """
-    plan = Plan.read(run_dir / "run.json")
-    spool = Spool(run_dir / "spool.jsonl")
+    launch = Launch.read(run_dir)
+    spool = Spool(run_dir.spool)
     if spool.recovered.seq:
         raise ConflictError(f"{run_dir} holds a run already. Each attempt has a directory of its own.")
-    supervision = Supervision(plan, run_dir, home=home, spool=spool, node=node)
+    supervision = Supervision(launch, run_dir, home=home, spool=spool, node=node)
     on_signals(
         {
             signal.SIGTERM: supervision.hear_signal,
@@ -75,7 +76,7 @@ def supervise(run_dir: Path, *, home: Home, node: int = 0, lifeline: int | None 
     )
     if lifeline is not None:
         _end_with(lifeline, supervision.stop)
-    server = _Server(plan, home=home, spool=spool, node=node, stop=supervision.stop)
+    server = _Server(launch, home=home, spool=spool, node=node, stop=supervision.stop)
     supervision.on_slow = server.begin_in_time
     try:
         supervision.run()
@@ -111,20 +112,20 @@ def _end_with(lifeline: int, stop: StopRequest) -> None:
     threading.Thread(target=wait, name="lifeline", daemon=True).start()
 
 
-def drain(run_dir: Path, *, home: Home, node: int = 0) -> int:
+def drain(run_dir: RunDir, *, home: Home, node: int = 0) -> int:
     """Tell the server what a supervisor that was killed had no time to tell; starts and ends nothing."""
-    plan = Plan.read(run_dir / "run.json")
-    spool = Spool(run_dir / "spool.jsonl", wait=True)
+    launch = Launch.read(run_dir)
+    spool = Spool(run_dir.spool, wait=True)
     try:
         if not spool.recovered.has_ended:
             inputs = Inputs(run_dir, spool)
-            if plan.artifacts is not None:
+            if launch.artifacts is not None:
                 from stoker.supervisor.artifacts import Artifacts  # noqa: PLC0415 -- few runs need it
 
-                inputs.artifacts = Artifacts(plan, run_dir, home=home, say=inputs.say)
-            inputs.open(plan.on_node(node), plan=plan)
+                inputs.artifacts = Artifacts(launch, run_dir, home=home, say=inputs.say)
+            inputs.open(launch.on_node(node), launch=launch)
             inputs.finish()
-        return _Server(plan, home=home, spool=spool, node=node).finish()
+        return _Server(launch, home=home, spool=spool, node=node).finish()
     finally:
         spool.close()
 
@@ -132,15 +133,15 @@ def drain(run_dir: Path, *, home: Home, node: int = 0) -> int:
 class _Server:
     """The threads that speak to the server; begun late, because what they import would delay user code."""
 
-    def __init__(self, plan: Plan, *, home: Home, spool: Spool, node: int, stop: StopRequest | None = None) -> None:
-        self._plan, self._home, self._spool, self._node, self._stop = plan, home, spool, node, stop
+    def __init__(self, launch: Launch, *, home: Home, spool: Spool, node: int, stop: StopRequest | None = None) -> None:
+        self._launch, self._home, self._spool, self._node, self._stop = launch, home, spool, node, stop
         self._shipper: Shipper | None = None
         self._begin_at = 0.0
 
     def begin_in_time(self) -> None:
         """For a trial of a search not at once: one that is over by then is told of in one request instead of three."""
         if self._shipper is None:
-            self._begin_at = self._begin_at or time.monotonic() + (_TRIAL_QUIET_S if self._plan.warm else 0.0)
+            self._begin_at = self._begin_at or time.monotonic() + (_TRIAL_QUIET_S if self._launch.warm else 0.0)
             if time.monotonic() >= self._begin_at:
                 self._begin(hear_orders=True)
 
@@ -150,7 +151,7 @@ class _Server:
         from stoker.supervisor.ship import OrderListener, Shipper  # noqa: PLC0415
 
         logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-        find_server, run = self._home.server, self._plan.run
+        find_server, run = self._home.server, self._launch.run
         on_stop = self._stop.ask if self._stop is not None else lambda reason: None
         shipper = Shipper(self._spool.path, run=run, node=self._node, find_server=find_server, on_stop=on_stop)
         self._spool.grew = shipper.wake

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.errors import NotFoundError, StokerError
 from stoker.host.home import Home
-from stoker.supervisor.plan import Plan
+from stoker.run_dir import RunDir
+from stoker.schema.launch import Launch
 from stoker.supervisor.spool import acked_before
 from stoker.supervisor.tails.reports import supervisor_log
 
@@ -70,12 +71,18 @@ class Artifacts:
     """
 
     def __init__(
-        self, plan: Plan, run_dir: Path, *, home: Home, say: Callable[[str], None], storage: "Storage | None" = None
+        self,
+        launch: Launch,
+        run_dir: RunDir,
+        *,
+        home: Home,
+        say: Callable[[str], None],
+        storage: "Storage | None" = None,
     ) -> None:
         """`say` is for the job's log; it is called from any thread."""
-        assert plan.artifacts is not None
-        self._base = f"{plan.artifacts.rstrip('/')}/{plan.job}/{plan.trial}/{plan.attempt}"
-        self._ack_file, self._home, self._say = run_dir / "spool.ack", home, say
+        assert launch.artifacts is not None
+        self._base = f"{launch.artifacts.rstrip('/')}/{launch.job}/{launch.trial}/{launch.attempt}"
+        self._run_dir, self._home, self._say = run_dir, home, say
         self._storage = storage
         self._orders: queue.SimpleQueue[Copy | _Told | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -85,8 +92,8 @@ class Artifacts:
     def keep(self, event: dict[str, Any]) -> Copy:
         """Begin to copy. When it is done, its event has the URL in place of the path; or the path, when it cannot be
         kept: better there than nowhere. One that user code has deleted meanwhile is not told of, but for a line."""
-        folder = "checkpoints" if event["type"] == "checkpoint" else "models"
-        copy = Copy(event, f"{self._base}/{folder}/{Path(event['path']).name}")
+        folder = self._run_dir.checkpoints if event["type"] == "checkpoint" else self._run_dir.models
+        copy = Copy(event, f"{self._base}/{folder.name}/{Path(event['path']).name}")
         self._orders.put(copy)
         if self._thread is None:
             # A daemon: a store that does not answer must not keep a supervisor that was told to leave.
@@ -145,7 +152,7 @@ class Artifacts:
         return copy.event
 
     def _delete_deleted(self, *, at_once: bool = False) -> None:
-        acked = acked_before(self._ack_file)
+        acked = acked_before(self._run_dir.spool_ack)
         heard = [told for told in self._told if told.seq <= acked]
         for told in heard[:-1]:
             # What is saved again is missing for a moment: only at the second look is it gone. Where its folder is
@@ -178,9 +185,9 @@ class Artifacts:
         self._say(text)
 
 
-def fetch_checkpoint(plan: Plan, run_dir: Path, *, home: Home) -> None:
+def fetch_checkpoint(launch: Launch, run_dir: RunDir, *, home: Home) -> None:
     """Have the checkpoint it goes on from on this machine, and say in run.json where. StokerError if it is not."""
-    found = plan.latest_checkpoint
+    found = launch.latest_checkpoint
     if found is None:
         return
     if "://" not in found:
@@ -190,13 +197,10 @@ def fetch_checkpoint(plan: Plan, run_dir: Path, *, home: Home) -> None:
                 " checkpoints that all of them reach: artifacts = URL under the pool, or its home on a shared disk."
             )
         return
-    to = run_dir / "fetched" / found.rstrip("/").rpartition("/")[2]
+    to = run_dir.fetched / found.rstrip("/").rpartition("/")[2]
     to.parent.mkdir(exist_ok=True)
     _storage(home).copy(found, str(to), recursive=True)
-    path = run_dir / "run.json"
-    partial = path.with_name(".run.json")
-    partial.write_text(json.dumps({**json.loads(path.read_text()), "latest_checkpoint": str(to)}))
-    partial.replace(path)
+    run_dir.write_launch(json.dumps({**run_dir.read_launch(), "latest_checkpoint": str(to)}))
 
 
 def _storage(home: Home) -> "Storage":

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stoker.host import home
+from stoker.run_dir import RunDir
 from stoker.supervisor.process import Ended
-from stoker.supervisor.tails.output import output_source
 
 _TAIL_BYTES = 256 << 10
 _TRACEBACK = "Traceback (most recent call last):"
@@ -16,7 +16,7 @@ _MAX_LINES = 100
 _LOST_CONNECTION = re.compile(r"Connection|BrokenPipe|EOFError|Dist(?:Backend|Network|Store)Error|[Gg]loo|NCCL")
 
 
-def first(failures: Sequence[Ended], run_dir: Path) -> Ended:
+def first(failures: Sequence[Ended], run_dir: RunDir) -> Ended:
     """Which of these, all failed within a moment, failed first: the others may have failed because of it.
 
     By when each printed its traceback, because ranks that lose their connection to another may end before it does;
@@ -24,7 +24,7 @@ def first(failures: Sequence[Ended], run_dir: Path) -> Ended:
     """
 
     def order(ended: Ended) -> tuple[bool, float]:
-        path = run_dir / output_source(ended.replica.name, "stderr")
+        path = run_dir.output(ended.replica.name, "stderr")
         traceback = "" if ended.signal else last_traceback(end_of(path))
         if not traceback:
             return False, ended.time

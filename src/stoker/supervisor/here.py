@@ -2,12 +2,11 @@
 
 import signal
 from collections.abc import Callable
-from pathlib import Path
 from typing import BinaryIO
 
 from stoker.host.home import Home
+from stoker.run_dir import RunDir
 from stoker.schema.launch import Launch
-from stoker.supervisor.plan import Plan
 from stoker.supervisor.process import StopRequest, on_signals
 from stoker.supervisor.spool import Spool
 from stoker.supervisor.supervise import Supervision
@@ -15,22 +14,18 @@ from stoker.supervisor.tails.output import PARTIAL_BYTES
 
 
 def run_here(
-    launch: Launch, run_dir: Path, *, home: Home, out: BinaryIO, err: BinaryIO, distributed: bool = False
+    launch: Launch, run_dir: RunDir, *, home: Home, out: BinaryIO, err: BinaryIO, distributed: bool = False
 ) -> int:
     """Run it to its end and return user code's exit code; what it says is shown as it comes. Main thread only.
 
     Ctrl-C asks user code to stop (SIGTERM, then the grace), a second one kills it; the code is 130 then. Raises the
     StokerError that kept user code from starting. The run directory is the record, as a job's is.
     """
-    run_dir = run_dir.absolute()
-    run_dir.mkdir(parents=True, exist_ok=True)
-    partial = run_dir / ".run.json"
-    partial.write_text(launch.model_dump_json())
-    partial.replace(run_dir / "run.json")
-    plan = Plan.from_json(launch.model_dump(mode="json"))
-    spool = Spool(run_dir / "spool.jsonl")
-    supervision = Supervision(plan, run_dir, home=home, spool=spool, clustered=distributed)
-    terminal = _Terminal(out, err, prefixed=len(plan.replicas) > 1, on_closed=lambda: supervision.stop.ask("cancel"))
+    run_dir = RunDir(run_dir.path.absolute())
+    launch.write(run_dir)
+    spool = Spool(run_dir.spool)
+    supervision = Supervision(launch, run_dir, home=home, spool=spool, clustered=distributed)
+    terminal = _Terminal(out, err, prefixed=len(launch.replicas) > 1, on_closed=lambda: supervision.stop.ask("cancel"))
     supervision.inputs.on_bytes = terminal.show
     supervision.say = terminal.say
     signals = _Signals(supervision.stop)
@@ -43,7 +38,7 @@ def run_here(
             terminal.finish()
         if supervision.error is not None:
             raise supervision.error
-        if result.message and (len(plan.replicas) > 1 or result.signal):
+        if result.message and (len(launch.replicas) > 1 or result.signal):
             terminal.say(result.message)
     finally:  # after the last word: a terminal that is gone by then asks for a stop
         supervision.close()

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stoker.supervisor.plan import Plan, Replica
+from stoker.run_dir import RunDir
+from stoker.schema.launch import Launch, Replica
 from stoker.supervisor.process import STREAMS
 from stoker.supervisor.spool import Entry, Spool
-from stoker.supervisor.tails.hypertune import HypertuneTail, metric_source
-from stoker.supervisor.tails.output import OutputTail, output_source
-from stoker.supervisor.tails.reports import SOURCE, ReportTail, supervisor_log
+from stoker.supervisor.tails.hypertune import HypertuneTail
+from stoker.supervisor.tails.output import OutputTail
+from stoker.supervisor.tails.reports import ReportTail, supervisor_log
 
 if TYPE_CHECKING:
     from stoker.supervisor.artifacts import Artifacts, Copy
@@ -24,11 +25,11 @@ _COPY_S = 0.1  # how often it is asked, while a copy is waited for, whether to g
 class Inputs:
     """The tails of one node; what a spool already has is not read again."""
 
-    def __init__(self, run_dir: Path, spool: Spool) -> None:
+    def __init__(self, run_dir: RunDir, spool: Spool) -> None:
         self._run_dir = run_dir
         self._spool = spool
         self._outputs: list[OutputTail] = []
-        self._reports = ReportTail(run_dir, position=spool.recovered.position(SOURCE))
+        self._reports = ReportTail(run_dir, position=spool.recovered.position(run_dir.name_of(run_dir.events)))
         self._hypertune: list[HypertuneTail] = []
         self._event_files: EventFileTail | None = None
         self._metric: str | None = None  # what a search looks for, while nobody has reported it
@@ -40,40 +41,41 @@ class Inputs:
         self.is_hurried: Callable[[], bool] = lambda: False  # whether no copy is to be waited for at the end
         self.on_bytes: Callable[[str, str, bytes], None] | None = None  # replica, stream, every byte as it comes
 
-    def open(self, replicas: Iterable[Replica], *, plan: Plan | None = None) -> None:
-        """`plan` is the run's, where a metric that nobody reports is to be looked for in event files."""
+    def open(self, replicas: Iterable[Replica], *, launch: Launch | None = None) -> None:
+        """`launch` is the run's, where a metric that nobody reports is to be looked for in event files."""
         replicas = tuple(replicas)
-        if plan is not None and plan.metric is not None and any(replica.role == "chief" for replica in replicas):
-            self._open_event_files(plan, plan.metric)
+        if launch is not None and launch.metric is not None and any(replica.role == "chief" for replica in replicas):
+            self._open_event_files(launch, launch.metric)
         recovered = self._spool.recovered
         for replica in replicas:
             for stream in STREAMS:
-                position = recovered.position(output_source(replica.name, stream))
-                if not (self._run_dir / position.source).exists():
+                output = self._run_dir.output(replica.name, stream)
+                if not output.exists():
                     continue  # it was never started
+                position = recovered.position(self._run_dir.name_of(output))
                 tail = OutputTail(self._run_dir, replica=replica.name, stream=stream, position=position)
                 if self.on_bytes is not None:
                     tail.echo = _echo(self.on_bytes, replica.name, stream)
                 self._outputs.append(tail)
-            source = metric_source(replica.name)
+            source = self._run_dir.name_of(self._run_dir.metric_file(replica.name))
             known = [event for event in recovered.reported if event["read"][0] == source]
             self._hypertune.append(HypertuneTail(self._run_dir, replica=replica.name, reported=known))
 
-    def _open_event_files(self, plan: Plan, metric: str) -> None:
-        if plan.job_dir is None and "AIP_TENSORBOARD_LOG_DIR" not in plan.variables:
+    def _open_event_files(self, launch: Launch, metric: str) -> None:
+        if launch.job_dir is None and "AIP_TENSORBOARD_LOG_DIR" not in launch.variables:
             return
         hypertuned = (event.get("values", {}) for event in self._spool.recovered.reported)
-        if _has_reported(self._run_dir / SOURCE, metric) or any(metric in values for values in hypertuned):
+        if _has_reported(self._run_dir.events, metric) or any(metric in values for values in hypertuned):
             return
         from stoker.supervisor.tails.eventfiles import EventFileTail, event_folder  # noqa: PLC0415 -- few runs need it
 
         self._metric = metric
         self._event_files = EventFileTail(
-            event_folder(plan.job_dir, plan.variables),
+            event_folder(launch.job_dir, launch.variables),
             tag=metric,
             replica="chief-0",
             positions=self._spool.recovered.position,
-            since=(self._run_dir / "run.json").stat().st_mtime,
+            since=self._run_dir.launch.stat().st_mtime,
         )
 
     def read(self) -> bool:

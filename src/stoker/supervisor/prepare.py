@@ -10,7 +10,8 @@ from pathlib import Path
 
 from stoker.errors import NotFoundError, ServerError, StokerError
 from stoker.host.home import Home
-from stoker.supervisor.plan import Plan
+from stoker.run_dir import RunDir
+from stoker.schema.launch import Launch
 from stoker.supervisor.spool import Entry, Spool
 from stoker.supervisor.tails.reports import supervisor_log
 
@@ -30,9 +31,11 @@ class Prepared:
 class Preparation(threading.Thread):
     """Prepares in the background, so that the supervisor can be told to stop meanwhile."""
 
-    def __init__(self, plan: Plan, run_dir: Path, *, home: Home, spool: Spool, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, launch: Launch, run_dir: RunDir, *, home: Home, spool: Spool, say: Callable[[str], None]
+    ) -> None:
         super().__init__(name="prepare", daemon=True)
-        self._plan, self._run_dir, self._home, self._spool = plan, run_dir, home, spool
+        self._launch, self._run_dir, self._home, self._spool = launch, run_dir, home, spool
         self._show = say
         self.phase = "package"
         self._result: Prepared | None = None
@@ -42,10 +45,10 @@ class Preparation(threading.Thread):
         try:
             root = self._package()
             prepared = self._environment(root)
-            if self._plan.latest_checkpoint is not None:
+            if self._launch.latest_checkpoint is not None:
                 from stoker.supervisor.artifacts import fetch_checkpoint  # noqa: PLC0415 -- as below
 
-                fetch_checkpoint(self._plan, self._run_dir, home=self._home)
+                fetch_checkpoint(self._launch, self._run_dir, home=self._home)
             self._result = prepared
         except BaseException as error:  # noqa: BLE001 -- raised again in `result`, where the run ends because of it
             self._error = error
@@ -59,22 +62,22 @@ class Preparation(threading.Thread):
 
     def _package(self) -> Path:
         self._spool.add("phase", phase=self.phase)
-        for archive in self._plan.environment.get("archives", ()):
-            file = self._home.archive_file(archive["hash"], archive["filename"])
+        for archive in self._launch.environment.archives:
+            file = self._home.archive_file(archive.hash, archive.filename)
             if not file.exists():
-                self._fetch(f"/packages/{archive['hash']}/{archive['filename']}", file, sha256=archive["hash"])
-        if self._plan.source is not None:
-            return Path(self._plan.source)
-        root = self._run_dir / "package"
-        if self._plan.package is None:
+                self._fetch(f"/packages/{archive.hash}/{archive.filename}", file, sha256=archive.hash)
+        if self._launch.source is not None:
+            return Path(self._launch.source)
+        root = self._run_dir.package
+        if self._launch.package is None:
             root.mkdir(exist_ok=True)
             return root
-        file = self._home.package_file(self._plan.package)
+        file = self._home.package_file(self._launch.package)
         if not file.exists():
-            self._fetch(f"/packages/{self._plan.package}", file, sha256=self._plan.package)
+            self._fetch(f"/packages/{self._launch.package}", file, sha256=self._launch.package)
         # Loaded here, when it is needed: user code waits for every import.
         from stoker.formats.archive import LIMIT_BYTES, unpack  # noqa: PLC0415
-        from stoker.packaging.package import content_limit  # noqa: PLC0415
+        from stoker.packaging.package.archive import content_limit  # noqa: PLC0415
 
         unpack(file, root, limit_bytes=max(content_limit(), LIMIT_BYTES))
         return root
@@ -82,9 +85,9 @@ class Preparation(threading.Thread):
     def _environment(self, root: Path) -> Prepared:
         self.phase = "environment"
         self._spool.add("phase", phase=self.phase)
-        from stoker.packaging.environment import prepare  # noqa: PLC0415 -- as above
+        from stoker.packaging.environment.cache import prepare  # noqa: PLC0415 -- as above
 
-        found = prepare(self._plan.environment, home=self._home, say=self._say)
+        found = prepare(self._launch.environment, home=self._home, say=self._say)
         return Prepared(root, found.python, found.variables)
 
     def _say(self, text: str) -> None:

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from stoker.atomic import replace_file
 from stoker.errors import StokerError
 from stoker.host import processes
 from stoker.host.processes import ProcessId
-from stoker.supervisor.plan import Replica
-from stoker.supervisor.tails.output import output_source
+from stoker.run_dir import RunDir
+from stoker.schema.launch import Replica
 from stoker.supervisor.variables import HOST
 
 STREAMS = ("stdout", "stderr")
@@ -97,7 +98,7 @@ class _Running:
 class Replicas:
     """The processes of one node of a run, each the leader of its own session."""
 
-    def __init__(self, run_dir: Path, *, poller: "select.poll") -> None:
+    def __init__(self, run_dir: RunDir, *, poller: "select.poll") -> None:
         """`poller` wakes up as soon as one of them ends."""
         self._run_dir = run_dir
         self._poller = poller
@@ -133,17 +134,14 @@ class Replicas:
         self._poller.register(process, select.POLLIN)
 
     def output(self, replica: Replica, stream: str) -> Path:
-        return self._run_dir / output_source(replica.name, stream)
+        return self._run_dir.output(replica.name, stream)
 
     def write_processes(self) -> None:
         """Note who is who, so that all of it can be ended for sure by another if we are killed."""
         supervisor = ProcessId.of(os.getpid())
         assert supervisor is not None
         found = {"supervisor": _plain(supervisor), "replicas": {n: _plain(p) for n, p in self._leaders.items()}}
-        path = self._run_dir / "processes.json"
-        partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps(found))
-        partial.replace(path)
+        replace_file(self._run_dir.processes, json.dumps(found))
 
     @property
     def running(self) -> list[Replica]:

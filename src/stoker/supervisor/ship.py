@@ -18,6 +18,7 @@ from urllib.parse import quote
 from stoker.client.connection import API, Connection
 from stoker.errors import NotFoundError, ServerError, StokerError, UsageError
 from stoker.host.home import ServerAddress
+from stoker.run_dir import RunDir
 from stoker.supervisor.spool import acked_before, seq_of, without_positions
 from stoker.supervisor.tails.reports import supervisor_log
 
@@ -47,7 +48,7 @@ class Shipper(threading.Thread):
         self._server = _AnyServer(find_server)
         self._on_stop = on_stop
         self._spool = os.open(spool, os.O_RDONLY)
-        self._ack_file = spool.with_suffix(".ack")
+        self._ack_file = RunDir(spool.parent).spool_ack
         # The note is a hint, so the last event is sent in any case: the answer says what the server really has.
         self._offset = self._find(acked_before(self._ack_file) + 1, or_last=True)
         self._most_lines: int | None = None  # of a batch, while looking for an event that the server refuses

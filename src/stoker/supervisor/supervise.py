@@ -7,20 +7,20 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stoker.atomic import replace_file
 from stoker.errors import StokerError
 from stoker.host import processes
 from stoker.host.home import Home
+from stoker.run_dir import RunDir
+from stoker.schema.launch import Launch, Replica
 from stoker.storage.gcs_api import LazyGateway, is_needed
 from stoker.supervisor import failure
 from stoker.supervisor.inputs import Inputs
-from stoker.supervisor.plan import Plan, Replica
 from stoker.supervisor.prepare import Preparation, Prepared
 from stoker.supervisor.process import Ended, Replicas, StopRequest, find_ports
 from stoker.supervisor.spool import Spool
-from stoker.supervisor.tails.output import output_source
 from stoker.supervisor.variables import (
     VOLATILE,
     addressed,
@@ -82,22 +82,22 @@ class Supervision:
 
     def __init__(
         self,
-        plan: Plan,
-        run_dir: Path,
+        launch: Launch,
+        run_dir: RunDir,
         *,
         home: Home,
         spool: Spool,
         node: int = 0,
         clustered: bool = True,
     ) -> None:
-        self._plan, self._run_dir, self._home, self._spool, self._node = plan, run_dir, home, spool, node
+        self._launch, self._run_dir, self._home, self._spool, self._node = launch, run_dir, home, spool, node
         self._clustered = clustered
         self.stop = StopRequest()
         self.inputs = Inputs(run_dir, spool)
-        if plan.artifacts is not None:
+        if launch.artifacts is not None:
             from stoker.supervisor.artifacts import Artifacts  # noqa: PLC0415 -- few runs need it
 
-            self.inputs.artifacts = Artifacts(plan, run_dir, home=home, say=self.inputs.say)
+            self.inputs.artifacts = Artifacts(launch, run_dir, home=home, say=self.inputs.say)
             self.inputs.is_hurried = lambda: self.stop.at_once
         self.say: Callable[[str], None] = lambda text: None  # hears what stoker itself has to say
         self.on_slow: Callable[[], None] = lambda: None  # called when user code runs, or when that takes a while
@@ -122,8 +122,8 @@ class Supervision:
 
         LostError if it ended by no doing of its own, RemovedError if its directory was removed meanwhile.
         """
-        for folder in ("logs", "hypertune"):
-            (self._run_dir / folder).mkdir(exist_ok=True)
+        for folder in (self._run_dir.logs, self._run_dir.hypertune):
+            folder.mkdir(exist_ok=True)
         try:
             prepared = self._prepare()
             if prepared is not None:
@@ -165,7 +165,7 @@ class Supervision:
     def _prepare(self) -> Prepared | None:
         """None when it was told to stop meanwhile."""
         preparation = Preparation(
-            self._plan, self._run_dir, home=self._home, spool=self._spool, say=lambda text: self.say(text)
+            self._launch, self._run_dir, home=self._home, spool=self._spool, say=lambda text: self.say(text)
         )
         preparation.start()
         preparation.join(_QUICK_S)
@@ -185,38 +185,40 @@ class Supervision:
     def _start(self, prepared: Prepared) -> None:
         self.phase = "start"
         self._spool.add("phase", phase="start")
-        mine = self._plan.on_node(self._node)
-        ports = {name: int(address.rpartition(":")[2]) for name, address in self._plan.addresses.items()}
+        mine = self._launch.on_node(self._node)
+        ports = {name: int(address.rpartition(":")[2]) for name, address in self._launch.addresses.items()}
         if not ports:
-            ports = find_ports([replica.name for replica in addressed(self._plan)], start_port=self._plan.start_port)
+            ports = find_ports(
+                [replica.name for replica in addressed(self._launch)], start_port=self._launch.start_port
+            )
         gpus = split_gpus(mine, processes.visible_gpus(os.environ) or [])
-        words = command(self._plan, prepared.python)
+        words = command(self._launch, prepared.python)
         inherited = {**os.environ, **prepared.variables}
-        buckets = self._open_gateway({**inherited, **self._plan.variables})
+        buckets = self._open_gateway({**inherited, **self._launch.variables})
         for replica in mine:
-            own = variables(self._plan, replica, ports=ports, run_dir=self._run_dir, clustered=self._clustered)
+            own = variables(self._launch, replica, ports=ports, run_dir=self._run_dir, clustered=self._clustered)
             if replica.name in gpus:
                 own["CUDA_VISIBLE_DEVICES"] = gpus[replica.name]
-            environment = {**buckets, **process_environment(inherited, own, plan=self._plan, root=prepared.root)}
-            if not (self._plan.warm and self._fork(replica, words, environment, prepared)):
+            environment = {**buckets, **process_environment(inherited, own, launch=self._launch, root=prepared.root)}
+            if not (self._launch.warm and self._fork(replica, words, environment, prepared)):
                 self._replicas.start(replica, command=words, environment=environment, cwd=prepared.root)
         self._replicas.write_processes()
         self.phase = "user code"
         self._spool.add("phase", phase="user code")
-        self.inputs.open(mine, plan=self._plan)
+        self.inputs.open(mine, launch=self._launch)
 
     def _fork(self, replica: Replica, words: list[str], environment: dict[str, str], prepared: Prepared) -> bool:
         """Have a zygote start it; False if it has to be a fresh interpreter."""
         from stoker.supervisor.warm.launcher import Cold, Zygotes  # noqa: PLC0415 -- only trials of a search need it
 
-        zygotes = Zygotes(self._home.zygotes, package=self._plan.package, go_on=self._may_go_on)
+        zygotes = Zygotes(self._home.zygotes, package=self._launch.package, go_on=self._may_go_on)
         try:
             child = zygotes.start(
                 words,
                 python=prepared.python,
                 environment=environment,
                 volatile=VOLATILE,
-                roots=import_roots(self._plan, prepared.root),
+                roots=import_roots(self._launch, prepared.root),
                 cwd=prepared.root,
                 output=partial(self._replicas.output, replica),
             )
@@ -243,7 +245,7 @@ class Supervision:
     def _attend(self) -> None:
         started = time.monotonic()
         self._look_at = started + _USAGE_S
-        limit_s = self._plan.max_running_s
+        limit_s = self._launch.max_running_s
         pause_s = 0.0
         while self._replicas.running:
             if self._poller.poll(pause_s * 1000):
@@ -271,7 +273,7 @@ class Supervision:
         if self._usage is None:
             from stoker.supervisor.usage import Usage  # noqa: PLC0415 -- most trials of a search end before this
 
-            mine = self._plan.on_node(self._node)
+            mine = self._launch.on_node(self._node)
             gpus = processes.visible_gpus(os.environ) or []
             owners = split_gpus(mine, gpus) or ({mine[0].name: ",".join(gpus)} if gpus else {})
             self._usage = Usage(self._replicas.leaders, gpus=owners, since=started, period_s=_USAGE_S)
@@ -285,30 +287,28 @@ class Supervision:
             is_settled = time.time() - self._failures[0].time > _SETTLE_S
             if is_settled or not self._replicas.running or self._stopped_for is not None:
                 self._failed = failure.first(self._failures, self._run_dir)
-                self._replicas.stop(self._running_names(), grace_s=self._plan.grace_s)
+                self._replicas.stop(self._running_names(), grace_s=self._launch.grace_s)
         elif (ended or self._only_serves) and all(replica.role == "ps" for replica in self._replicas.running):
             self._end_service()
 
     def _end_service(self) -> None:
         """Parameter servers serve for ever: they end when those they serve have ended, on this node and all others."""
-        is_alone = len({replica.node for replica in self._plan.replicas}) == 1
+        is_alone = len({replica.node for replica in self._launch.replicas}) == 1
         if is_alone or self.stop.reason is not None:
             if not self._replicas.is_winding_down:
-                self._replicas.stop(self._running_names(), grace_s=min(_PS_GRACE_S, self._plan.grace_s))
+                self._replicas.stop(self._running_names(), grace_s=min(_PS_GRACE_S, self._launch.grace_s))
         elif self._replicas.running and not self._only_serves:
             self._only_serves = True
-            (self._run_dir / "serving").touch()  # the engine sees it, and tells us when all nodes have come so far
+            self._run_dir.serving.touch()  # the engine sees it, and tells us when all nodes have come so far
 
     def _obey(self) -> None:
         # An order that comes when the run has failed, or is at its end, does not change how it ended.
         is_over = bool(self._failures) or self._replicas.is_winding_down
         if self.stop.reason is not None and self._stopped_for is None and not is_over:
             reason = self._stop_for(self.stop.reason)
-            unfinished = self._run_dir / ".stop"
-            unfinished.write_text(f"{reason}\n")
-            unfinished.replace(self._run_dir / "stop")
-            self._replicas.stop(self._running_names(), grace_s=self._plan.grace_s)
-            self._say(f"Told to stop ({reason}): asked user code to end within {self._plan.grace_s:g} s.")
+            replace_file(self._run_dir.stop, f"{reason}\n")
+            self._replicas.stop(self._running_names(), grace_s=self._launch.grace_s)
+            self._say(f"Told to stop ({reason}): asked user code to end within {self._launch.grace_s:g} s.")
         if self.stop.reason is not None and self._replicas.running:
             self._is_signalled = False  # it was heard in time: user code is on its way out
         if self._replicas.kill_overdue(now=self.stop.at_once):
@@ -334,7 +334,7 @@ class Supervision:
         if ended is None:
             code = 0 if self.phase == "user code" else None
             return Exit(phase=self.phase, code=code, stop=stop, message=self._why_stopped())
-        stderr = failure.end_of(self._run_dir / output_source(ended.replica.name, "stderr"))
+        stderr = failure.end_of(self._run_dir.output(ended.replica.name, "stderr"))
         traceback = "" if ended.signal else failure.last_traceback(stderr)
         message = failure.message(ended, stderr=stderr, traceback=traceback)
         if stop is not None:
@@ -354,9 +354,9 @@ class Supervision:
             return ""
         why = f"told to stop ({self._stopped_for})"
         if self._stopped_for == "timeout":
-            why = f"ran longer than its limit of {self._plan.max_running_s:g} s"
+            why = f"ran longer than its limit of {self._launch.max_running_s:g} s"
         if self._was_killed:
-            why += f", did not end within {self._plan.grace_s:g} s and was killed"
+            why += f", did not end within {self._launch.grace_s:g} s and was killed"
         return why
 
     def _running_names(self) -> list[str]:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from stoker.host.processes import RUN_DIR_VARIABLE
-from stoker.supervisor.plan import Plan, Replica
+from stoker.run_dir import RunDir
+from stoker.schema.launch import Launch, Replica
 
 HOST = "127.0.0.1"
 _SECRETS = ("STOKER_SERVER", "STOKER_TOKEN")
@@ -30,24 +31,24 @@ VOLATILE = frozenset({RUN_DIR_VARIABLE, "CUDA_VISIBLE_DEVICES", "STORAGE_EMULATO
 _PORT_ORDER = ("chief", "ps", "worker")
 
 
-def command(plan: Plan, python: Path) -> list[str]:
+def command(launch: Launch, python: Path) -> list[str]:
     """The words to run. To a module come, after the user's arguments, its search's hyperparameters and `--job-dir`.
 
     So they do to the command of a container's Dockerfile, as they came to the container.
     """
-    takes_flags = plan.command is None or (plan.origin is not None and plan.origin.container)
-    if plan.command is not None:
-        words = list(plan.command)
+    takes_flags = launch.command is None or (launch.origin is not None and launch.origin.container)
+    if launch.command is not None:
+        words = list(launch.command)
         if words[0] in ("python", "python3"):
             words[0] = str(python)
     else:
-        words = [str(python), "-m", str(plan.module)]
-    words += plan.args
-    if plan.in_search and takes_flags:
-        for name, value in _flat(plan.hparams):
+        words = [str(python), "-m", str(launch.module)]
+    words += launch.args
+    if launch.in_search and takes_flags:
+        for name, value in _flat(launch.hparams):
             words += [f"--{name}", _word(value)]
-    if plan.job_dir is not None and takes_flags:
-        words += ["--job-dir", plan.job_dir]
+    if launch.job_dir is not None and takes_flags:
+        words += ["--job-dir", launch.job_dir]
     return words
 
 
@@ -60,65 +61,65 @@ def _flat(hparams: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield prefix + name, value
 
 
-def addressed(plan: Plan) -> list[Replica]:
+def addressed(launch: Launch) -> list[Replica]:
     """The replicas that have an address, in the order in which ports are given out."""
-    return [replica for role in _PORT_ORDER for replica in plan.replicas if replica.role == role]
+    return [replica for role in _PORT_ORDER for replica in launch.replicas if replica.role == role]
 
 
 def variables(
-    plan: Plan, replica: Replica, *, ports: Mapping[str, int], run_dir: Path, clustered: bool = True
+    launch: Launch, replica: Replica, *, ports: Mapping[str, int], run_dir: RunDir, clustered: bool = True
 ) -> dict[str, str]:
     """What stoker itself sets for one replica. `ports` are by replica's name.
 
     Not `clustered` is `local train` without --distributed: TF_CONFIG then has an empty cluster and task, as ever.
     """
-    cluster = _cluster(plan, ports) if clustered else {}
-    task = _task(plan, replica) if clustered else {}
-    job: dict[str, Any] = {"job_name": plan.module if plan.source else plan.job, "args": list(plan.args)}
-    if plan.module is not None:
-        job["python_module"] = plan.module
-    if plan.job_dir is not None:
-        job["job_dir"] = plan.job_dir
+    cluster = _cluster(launch, ports) if clustered else {}
+    task = _task(launch, replica) if clustered else {}
+    job: dict[str, Any] = {"job_name": launch.module if launch.source else launch.job, "args": list(launch.args)}
+    if launch.module is not None:
+        job["python_module"] = launch.module
+    if launch.job_dir is not None:
+        job["job_dir"] = launch.job_dir
     found = {
         "PYTHONUNBUFFERED": "1",
-        **plan.variables,
+        **launch.variables,
         RUN_DIR_VARIABLE: str(run_dir),
         "STOKER_REPLICA": replica.name,
         "TF_CONFIG": json.dumps({"cluster": cluster, "task": task, "environment": "cloud", "job": job}),
         "CLUSTER_SPEC": json.dumps({"cluster": cluster, "task": task, "open_ports": [*_own_port(replica, ports)]}),
-        "CLOUD_ML_JOB_ID": plan.job,
-        "CLOUD_ML_HP_METRIC_FILE": str(run_dir / "hypertune" / f"{replica.name}.metrics"),
+        "CLOUD_ML_JOB_ID": launch.job,
+        "CLOUD_ML_HP_METRIC_FILE": str(run_dir.metric_file(replica.name)),
     }
-    if plan.in_search:
-        found["CLOUD_ML_TRIAL_ID"] = str(plan.trial)
-    if plan.metric is not None:
-        found["CLOUD_ML_HP_METRIC_TAG"] = plan.metric
-    if plan.job_dir is not None:
-        base = plan.job_dir.rstrip("/")
+    if launch.in_search:
+        found["CLOUD_ML_TRIAL_ID"] = str(launch.trial)
+    if launch.metric is not None:
+        found["CLOUD_ML_HP_METRIC_TAG"] = launch.metric
+    if launch.job_dir is not None:
+        base = launch.job_dir.rstrip("/")
         found["AIP_MODEL_DIR"] = f"{base}/model/"
         found["AIP_CHECKPOINT_DIR"] = f"{base}/checkpoints/"
         found["AIP_TENSORBOARD_LOG_DIR"] = f"{base}/logs/"
-    if plan.world_size > 1 and replica.rank is not None:
-        found |= _torchrun(plan, replica, ports)
+    if launch.world_size > 1 and replica.rank is not None:
+        found |= _torchrun(launch, replica, ports)
     return found
 
 
 def process_environment(
-    inherited: Mapping[str, str], own: Mapping[str, str], *, plan: Plan, root: Path
+    inherited: Mapping[str, str], own: Mapping[str, str], *, launch: Launch, root: Path
 ) -> dict[str, str]:
     """The whole environment of a replica: what the supervisor inherited, less its secrets, and `own` over it."""
     hidden = {*_SECRETS, *(_OF_AN_OUTER_RUN if RUN_DIR_VARIABLE in inherited else ())}
     found = {name: value for name, value in inherited.items() if name not in hidden}
-    if len(plan.replicas) > 1:  # torchrun's defaults too: ranks that each take all cores are slower than one
+    if len(launch.replicas) > 1:  # torchrun's defaults too: ranks that each take all cores are slower than one
         found = {"OMP_NUM_THREADS": "1", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", **found}
     found |= own
-    found["PYTHONPATH"] = os.pathsep.join([*import_roots(plan, root), *filter(None, [found.get("PYTHONPATH")])])
+    found["PYTHONPATH"] = os.pathsep.join([*import_roots(launch, root), *filter(None, [found.get("PYTHONPATH")])])
     return found
 
 
-def import_roots(plan: Plan, root: Path) -> list[str]:
+def import_roots(launch: Launch, root: Path) -> list[str]:
     """The folders of the package that Python looks for modules in."""
-    return [os.path.normpath(root / folder) for folder in plan.import_roots]
+    return [os.path.normpath(root / folder) for folder in launch.import_roots]
 
 
 def split_gpus(replicas: Sequence[Replica], visible: Sequence[str]) -> dict[str, str]:
@@ -137,49 +138,49 @@ def split_gpus(replicas: Sequence[Replica], visible: Sequence[str]) -> dict[str,
     return found
 
 
-def _cluster(plan: Plan, ports: Mapping[str, int]) -> dict[str, list[str]]:
+def _cluster(launch: Launch, ports: Mapping[str, int]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for replica in addressed(plan):
-        found.setdefault(_task_type(plan, replica), []).append(f"{_host(plan, replica)}:{ports[replica.name]}")
+    for replica in addressed(launch):
+        found.setdefault(_task_type(launch, replica), []).append(f"{_host(launch, replica)}:{ports[replica.name]}")
     return found
 
 
-def _host(plan: Plan, replica: Replica) -> str:
-    return plan.addresses[replica.name].rpartition(":")[0] if plan.addresses else HOST
+def _host(launch: Launch, replica: Replica) -> str:
+    return launch.addresses[replica.name].rpartition(":")[0] if launch.addresses else HOST
 
 
-def _task(plan: Plan, replica: Replica) -> dict[str, Any]:
-    task: dict[str, Any] = {"type": _task_type(plan, replica), "index": replica.index}
-    if plan.in_search:
-        task["trial"] = str(plan.trial)
+def _task(launch: Launch, replica: Replica) -> dict[str, Any]:
+    task: dict[str, Any] = {"type": _task_type(launch, replica), "index": replica.index}
+    if launch.in_search:
+        task["trial"] = str(launch.trial)
     return task
 
 
-def _task_type(plan: Plan, replica: Replica) -> str:
-    return plan.chief_name if replica.role == "chief" else replica.role
+def _task_type(launch: Launch, replica: Replica) -> str:
+    return launch.chief_name if replica.role == "chief" else replica.role
 
 
 def _own_port(replica: Replica, ports: Mapping[str, int]) -> list[int]:
     return [ports[replica.name]] if replica.name in ports else []
 
 
-def _torchrun(plan: Plan, replica: Replica, ports: Mapping[str, int]) -> dict[str, str]:
-    ranked = [other for other in plan.replicas if other.rank is not None]
+def _torchrun(launch: Launch, replica: Replica, ports: Mapping[str, int]) -> dict[str, str]:
+    ranked = [other for other in launch.replicas if other.rank is not None]
     beside = [other for other in ranked if other.node == replica.node]
     return {
         "RANK": str(replica.rank),
         "LOCAL_RANK": str(beside.index(replica)),
-        "WORLD_SIZE": str(plan.world_size),
+        "WORLD_SIZE": str(launch.world_size),
         "LOCAL_WORLD_SIZE": str(len(beside)),
         "GROUP_RANK": str(replica.node),
         "GROUP_WORLD_SIZE": str(len({other.node for other in ranked})),
         "ROLE_NAME": "default",
         "ROLE_RANK": str(replica.rank),
-        "ROLE_WORLD_SIZE": str(plan.world_size),
-        "MASTER_ADDR": _host(plan, ranked[0]),
+        "ROLE_WORLD_SIZE": str(launch.world_size),
+        "MASTER_ADDR": _host(launch, ranked[0]),
         "MASTER_PORT": str(ports["chief-0"]),
-        "TORCHELASTIC_RUN_ID": plan.run,
-        "TORCHELASTIC_RESTART_COUNT": str(plan.attempt - 1),
+        "TORCHELASTIC_RUN_ID": launch.run,
+        "TORCHELASTIC_RESTART_COUNT": str(launch.attempt - 1),
         "TORCHELASTIC_MAX_RESTARTS": "0",
         # There is no agent: with True, rank 0 would wait for a store that nobody opens.
         "TORCHELASTIC_USE_AGENT_STORE": "False",

@@ -45,7 +45,7 @@ def test_run_waits_for_a_cluster_that_does_not_answer_and_can_be_cancelled_meanw
     home = Home(tmp_path / "home").make()
     engine = RayEngine(home, "cluster", RayPool(address="127.0.0.1:1", python=str(tmp_path / "none")))
     launches = [
-        Launch.model_validate(
+        Launch.from_json(
             {
                 "run": f"{job}.1.1",
                 "job": job,
@@ -60,7 +60,7 @@ def test_run_waits_for_a_cluster_that_does_not_answer_and_can_be_cancelled_meanw
     ]
 
     waits, began = (engine.submit(launch) for launch in launches)
-    (home.run_dir("began", 1, 1) / "nodes.json").write_text('[{"id": "n", "host": "h"}]')
+    home.run_dir("began", 1, 1).places.write_text('[{"id": "n", "host": "h"}]')
 
     assert [engine.find(launch) for launch in launches] == [waits, began]
     assert engine.poll([waits, began]) == {waits: Liveness.WAITING, began: Liveness.ALIVE}

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -10,6 +9,7 @@ from stoker.engines.base import Engine
 from stoker.engines.ray.engine import RayEngine
 from stoker.errors import StokerError
 from stoker.host.home import Home
+from stoker.run_dir import RunDir
 from stoker.schema.launch import Launch
 from stoker.schema.pool import RayPool
 from tests.contracts.engine import SLEEP, EngineContract, kill
@@ -41,15 +41,15 @@ class TestRayEngine(EngineContract):
         yield
         assert cluster.leftovers() == []
 
-    def run_dir(self, home: Home, launch: Launch) -> Path:
+    def run_dir(self, home: Home, launch: Launch) -> RunDir:
         return node_home(home).run_dir(launch.job, launch.trial, launch.attempt)
 
     def kill_supervisor(self, home: Home, launch: Launch) -> None:
-        kill(json.loads((self.run_dir(home, launch) / "processes.json").read_text())["supervisor"]["pid"])
+        kill(json.loads(self.run_dir(home, launch).processes.read_text())["supervisor"]["pid"])
 
     def test_run_that_cannot_be_started_raises(self, engine: Engine, launch: Callable[..., Launch], home: Home) -> None:
         run = launch(SLEEP)
-        directory = home.run_dir(run.job, run.trial, run.attempt)
+        directory = home.run_dir(run.job, run.trial, run.attempt).path
         directory.parent.mkdir(parents=True)
         directory.write_text("a file is in the way")
 

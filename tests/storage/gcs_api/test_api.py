@@ -6,6 +6,8 @@ import hashlib
 import json
 import socket
 import threading
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ import pytest
 from stoker.errors import NotFoundError, StokerError
 from stoker.storage.gcs_api.errors import from_stoker
 from stoker.storage.gcs_api.server import Gateway
-from stoker.storage.root import DeniedError
+from stoker.storage.object_store import DeniedError
 from tests.storage.gcs_api.conftest import Answer, Caller
 
 UPLOAD = "/upload/storage/v1/b/bucket/o"
@@ -494,3 +496,23 @@ def test_storage_that_refuses_or_fails_is_not_asked_again_for_minutes() -> None:
     assert from_stoker(DeniedError("gs://bucket/x: permission denied")).status == 403
     assert from_stoker(StokerError("gs://bucket/x: No space left on device.")).status == 507
     assert from_stoker(NotFoundError("gs://bucket: its folder is not there")).status == 404
+
+
+def test_precondition_in_a_header_of_the_xml_api_is_kept(call: Caller) -> None:
+    create = {"x-goog-if-generation-match": "0"}
+    assert call("PUT", "/bucket/data", b"first", create).status == 200
+
+    assert call("PUT", "/bucket/data", b"second", create).status == 412
+
+    assert call("GET", "/bucket/data").body == b"first"
+    found = call("GET", "/bucket/data").headers["x-goog-generation"]
+    assert call("PUT", "/bucket/data", b"third", {"x-goog-if-generation-match": found}).status == 200
+    assert call("GET", "/bucket/data").body == b"third"
+
+
+def test_download_says_when_the_object_was_written(call: Caller) -> None:
+    call("PUT", "/bucket/data", b"x")
+
+    written = parsedate_to_datetime(call("GET", "/bucket/data").headers["last-modified"])
+
+    assert abs((datetime.now(UTC) - written).total_seconds()) < 3600

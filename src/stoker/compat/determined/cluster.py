@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stoker import context
-from stoker.origin import Origin, from_0_1
+from stoker.origin import Origin
+from stoker.run_dir import RunDir
 
 _ON_ONE_MACHINE = "127.0.0.1"
 
@@ -62,8 +63,7 @@ def get_cluster_info() -> ClusterInfo | None:
     run_dir = os.environ.get("STOKER_RUN_DIR")
     if run_dir is None:
         return None
-    with open(os.path.join(run_dir, "run.json")) as file:
-        run = from_0_1(json.load(file))
+    run = RunDir(run_dir).read_launch()
     origin = Origin.from_json(run.get("origin"))
     slots = _slots(run, origin.slots if origin is not None else 1)
     return ClusterInfo(

@@ -7,6 +7,7 @@ import keras
 
 from stoker.compat.determined.cluster import checkpoint_name, run_context
 from stoker.integrations.keras import StokerCallback
+from stoker.run_dir import RunDir
 
 IS_KERAS_2 = keras.__version__.startswith("2.")
 _TF_WEIGHTS = "model_checkpoint"  # Determined's own name for it
@@ -118,4 +119,4 @@ class _Begun:
 
 
 def _folder_of_run() -> str:
-    return os.path.join(run_context().run_dir, "tensorboard")
+    return str(RunDir(run_context().run_dir).tensorboard)

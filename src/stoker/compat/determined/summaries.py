@@ -1,9 +1,9 @@
 """TensorBoard's writer for code that made its own, before a trial's context had one."""
 
-import os
 from typing import Any
 
 from stoker.compat.determined.cluster import run_context
+from stoker.run_dir import RunDir
 
 
 class TorchWriter:
@@ -12,7 +12,7 @@ class TorchWriter:
     def __init__(self) -> None:
         from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - takes a second
 
-        self.writer: Any = SummaryWriter(log_dir=os.path.join(run_context().run_dir, "tensorboard"))
+        self.writer: Any = SummaryWriter(log_dir=str(RunDir(run_context().run_dir).tensorboard))
 
     def add_scalar(self, name: str, value: float, step: int) -> None:
         self.writer.add_scalar(name, value, step)

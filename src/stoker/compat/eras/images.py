@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
-from stoker.packaging.requirements import normal_name
+from stoker.packaging.package.requirements import normal_name
 
 # Module: distribution. What is not here was nobody's to provide, and is an error of the package's.
 IN_IMAGES = {

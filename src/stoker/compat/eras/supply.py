@@ -39,8 +39,8 @@ from stoker.submission.reading import origin_of
 if TYPE_CHECKING:
     from stoker.compat.eras.images import Uses
     from stoker.host.home import Home
-    from stoker.packaging.installed import Installed
-    from stoker.packaging.runtimes import Runtime
+    from stoker.packaging.environment.distributions import Installed
+    from stoker.packaging.environment.runtimes import Runtime
 
 _ON_NUMPY = frozenset("h5py matplotlib pandas pyarrow scikit-learn scipy xgboost".split())
 _NEVER = 'python_version < "3"'  # as a marker: a line that is left out
@@ -164,7 +164,7 @@ def _supply(program: Program, *, home: "Home", here: bool, look_up: bool) -> Sup
 
 def _with_later(program: Program, found: Supply, *, home: "Home") -> Supply:
     """Libraries of runtime 1's time as what came after them, where they do not go with what the package declares."""
-    from stoker.packaging.requirements import name_of  # noqa: PLC0415 - as above
+    from stoker.packaging.package.requirements import name_of  # noqa: PLC0415 - as above
 
     given = found.libraries or found.lacking
     of_then = [line for module, line in OF_RUNTIME_1.items() if module != "tensorflow" or not program.uses.is_of_tf_1]
@@ -184,7 +184,7 @@ def _with_later(program: Program, found: Supply, *, home: "Home") -> Supply:
 
 def _without_aside(program: Program, found: Supply, *, home: "Home") -> Supply:
     """As AI Platform had it, by setup.py alone, where that can be met and the whole cannot."""
-    from stoker.packaging.requirements import OVERRIDE, name_of  # noqa: PLC0415 - as above
+    from stoker.packaging.package.requirements import OVERRIDE, name_of  # noqa: PLC0415 - as above
 
     if found.refusal or _goes(program, found, home=home):
         return found
@@ -202,7 +202,7 @@ def _without_aside(program: Program, found: Supply, *, home: "Home") -> Supply:
 
 def _goes(program: Program, found: Supply, *, home: "Home") -> bool:
     """Whether uv can say what to install; what is left to pip of old may fail after minutes."""
-    from stoker.packaging.environment import resolve  # noqa: PLC0415 - as above
+    from stoker.packaging.environment.cache import resolve  # noqa: PLC0415 - as above
 
     lines = list(dict.fromkeys([*program.requirements, *found.requirements]))
     spec = {**program.environment, "requirements": lines}
@@ -227,8 +227,8 @@ def missing_in(runtime: "Runtime", wanted: Mapping[str, str], own: Sequence[str]
     """Those that neither the package declares nor the runtime has."""
     if not wanted:
         return []
-    from stoker.packaging.installed import Installed  # noqa: PLC0415 - 40 ms, and rarely wanted
-    from stoker.packaging.requirements import name_of, normal_name  # noqa: PLC0415
+    from stoker.packaging.environment.distributions import Installed  # noqa: PLC0415 - 40 ms, and rarely wanted
+    from stoker.packaging.package.requirements import name_of, normal_name  # noqa: PLC0415
 
     installed = Installed(runtime)
     declared = {normal_name(name) for line in own if (name := name_of(line))}
@@ -252,8 +252,8 @@ def _of_runtime(runtime: "Runtime", wanted: Mapping[str, str], own: Sequence[str
 
     Not torch's, for which another one would be gigabytes.
     """
-    from stoker.packaging.installed import Installed  # noqa: PLC0415 - as above
-    from stoker.packaging.requirements import name_of  # noqa: PLC0415
+    from stoker.packaging.environment.distributions import Installed  # noqa: PLC0415 - as above
+    from stoker.packaging.package.requirements import name_of  # noqa: PLC0415
 
     installed, declared = Installed(runtime), {name_of(line) for line in own}
     names = {name for line in wanted.values() if (name := name_of(line)) and name in _ON_NUMPY}
@@ -278,7 +278,7 @@ def _place(program: Program, asked: "Runtime", *, is_old: bool, home: "Home", lo
 
     A runtime that somebody added by name is what they want, whatever the package pins.
     """
-    from stoker.packaging.runtimes import list_runtimes  # noqa: PLC0415 - as above
+    from stoker.packaging.environment.runtimes import list_runtimes  # noqa: PLC0415 - as above
 
     if asked.origin == "added":
         return _Place(asked)
@@ -318,8 +318,8 @@ def _with_stand_in(program: Program, asked: "Runtime", pins: list[str]) -> _Plac
 
 def _of_old(program: Program, asked: "Runtime", pins: list[str], home: "Home") -> _Place:
     """For code of TensorFlow 1 or of scikit-learn's time: the Python that they were built for, if it is here."""
-    from stoker.packaging.requirements import name_of  # noqa: PLC0415 - as above
-    from stoker.packaging.runtimes import list_runtimes  # noqa: PLC0415
+    from stoker.packaging.environment.runtimes import list_runtimes  # noqa: PLC0415
+    from stoker.packaging.package.requirements import name_of  # noqa: PLC0415 - as above
 
     runtime = next((one for one in list_runtimes(home) if one.minor == OLD_PYTHON), None)
     if runtime is None:
@@ -350,8 +350,8 @@ def _with_numpy(program: Program, place: _Place) -> _Place:
 
 def _of_base(program: Program) -> list[str]:
     """The releases in its image that the code gets from there: what it declares loosely was met, and kept."""
-    from stoker.packaging.requirements import normal_name  # noqa: PLC0415 - as above
-    from stoker.packaging.resolver import parse  # noqa: PLC0415
+    from stoker.packaging.environment.resolver import parse  # noqa: PLC0415
+    from stoker.packaging.package.requirements import normal_name  # noqa: PLC0415 - as above
 
     parsed = {normal_name(found.name): found for line in program.requirements if (found := parse(line)) is not None}
     wanted = program.in_images.values()
@@ -376,8 +376,8 @@ def _of_image(program: Program, asked: "Runtime", home: "Home") -> _Place | None
 
     Not for torch that is not bound to a release: the default runtime has one, and to install it again takes gigabytes.
     """
-    from stoker.packaging.requirements import name_of  # noqa: PLC0415 - as above
-    from stoker.packaging.runtimes import choose  # noqa: PLC0415
+    from stoker.packaging.environment.runtimes import choose  # noqa: PLC0415
+    from stoker.packaging.package.requirements import name_of  # noqa: PLC0415 - as above
 
     python = program.base.python
     if python is None or program.environment.get("python") or program.environment.get("runtime"):
@@ -409,7 +409,7 @@ def _loosely(runtime: "Runtime", own: Sequence[str], notes: tuple[str, ...]) -> 
 
 def _replaced(own: Sequence[str], instead: Sequence[str]) -> tuple[list[str], tuple[str, ...], str]:
     """The requirements as they come to be, the lines that say so, and a note about those that are not as written."""
-    from stoker.packaging.requirements import OVERRIDE, name_of  # noqa: PLC0415 - as above
+    from stoker.packaging.package.requirements import OVERRIDE, name_of  # noqa: PLC0415 - as above
 
     instead = [line for line in instead if not _is_needless(name_of(line) or "")]
     needless = [line for line in own if _is_needless(name_of(line) or "")]
@@ -434,8 +434,8 @@ def _is_needless(name: str) -> bool:
 
 def _is_there(name: str, runtime: "Runtime", own: Iterable[str]) -> bool:
     """Whether the runtime has the library of this module, or the package declares it and so must know."""
-    from stoker.packaging.installed import Installed  # noqa: PLC0415 - as above
-    from stoker.packaging.requirements import name_of, normal_name  # noqa: PLC0415
+    from stoker.packaging.environment.distributions import Installed  # noqa: PLC0415 - as above
+    from stoker.packaging.package.requirements import name_of, normal_name  # noqa: PLC0415
 
     library = name.split(".")[0]
     if library in ("determined", "tensorflow"):
@@ -444,14 +444,14 @@ def _is_there(name: str, runtime: "Runtime", own: Iterable[str]) -> bool:
 
 
 def _asked(environment: Mapping[str, Any], home: "Home") -> "Runtime":
-    from stoker.packaging.runtimes import choose  # noqa: PLC0415 - as above
+    from stoker.packaging.environment.runtimes import choose  # noqa: PLC0415 - as above
 
     return choose(home, runtime=environment.get("runtime"), python=environment.get("python")).runtime
 
 
 def _has(runtime: "Runtime", pins: Iterable[str]) -> bool:
-    from stoker.packaging.installed import Installed  # noqa: PLC0415 - as above
-    from stoker.packaging.resolver import has_wheels, parse  # noqa: PLC0415
+    from stoker.packaging.environment.distributions import Installed  # noqa: PLC0415 - as above
+    from stoker.packaging.environment.resolver import has_wheels, parse  # noqa: PLC0415
 
     installed = Installed(runtime)
     wanted = [line for line in pins if (found := parse(line)) is not None and not installed.satisfies(found)]
@@ -462,7 +462,7 @@ def _has(runtime: "Runtime", pins: Iterable[str]) -> bool:
 def _can_be_had(
     requirements: Iterable[str], environment: Mapping[str, Any], python: str | None, *, home: "Home"
 ) -> bool:
-    from stoker.packaging.environment import resolve  # noqa: PLC0415 - as above
+    from stoker.packaging.environment.cache import resolve  # noqa: PLC0415 - as above
 
     spec = {**environment, "requirements": list(dict.fromkeys(requirements))}
     try:

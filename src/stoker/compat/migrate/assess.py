@@ -12,9 +12,9 @@ from stoker.compat.migrate.supplied import with_supply
 from stoker.errors import NotFoundError, StokerError, UsageError
 from stoker.host.home import Home
 from stoker.origin import Platform
-from stoker.packaging.check import Report, check
-from stoker.packaging.project import read_project
-from stoker.packaging.tree import source_of_directory, walk
+from stoker.packaging.environment.check import Report, check
+from stoker.packaging.package.project import read_project
+from stoker.packaging.package.tree import source_of_directory, walk
 from stoker.submission.reading import Values
 
 

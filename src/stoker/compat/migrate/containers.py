@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from stoker.packaging.requirements import as_of_today, without_comment
+from stoker.packaging.package.requirements import as_of_today, without_comment
 from stoker.submission.reading import Values
 
 PIP = re.compile(r"(?:pip3?|python3?\s+-m\s+pip)\s+install\s+([^&|;]+)")

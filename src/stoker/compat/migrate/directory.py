@@ -13,7 +13,7 @@ import yaml
 
 from stoker.compat.dialects.document import is_determined, load
 from stoker.errors import StokerError
-from stoker.packaging.tree import source_of_directory, walk
+from stoker.packaging.package.tree import source_of_directory, walk
 
 _SCRIPTS = (".sh", ".bash", "Makefile", "makefile", ".mk", "tox.ini")
 _OF_WINDOWS = (".bat", ".cmd")

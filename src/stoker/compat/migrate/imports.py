@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from stoker.compat.eras.images import IN_IMAGES, Uses
 from stoker.compat.migrate.directory import Directory, Use
-from stoker.packaging.requirements import name_of, normal_name
+from stoker.packaging.package.requirements import name_of, normal_name
 
 _PROVIDED = frozenset({"stoker", "hypertune", "determined", "setuptools", "pkg_resources"})
 # Where a module's name is not its distribution's.

@@ -9,10 +9,10 @@ from stoker.compat.migrate.findings import Finding, Verdict
 from stoker.compat.migrate.imports import unprovided
 from stoker.errors import StokerError
 from stoker.host.home import Home
-from stoker.packaging.project import read_project
-from stoker.packaging.requirements import name_of
-from stoker.packaging.runtimes import choose, list_runtimes
-from stoker.packaging.tree import source_of_directory, walk
+from stoker.packaging.environment.runtimes import choose, list_runtimes
+from stoker.packaging.package.project import read_project
+from stoker.packaging.package.requirements import name_of
+from stoker.packaging.package.tree import source_of_directory, walk
 from stoker.submission.reading import Values, overlay
 
 

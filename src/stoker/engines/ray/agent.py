@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stoker.host.processes import ProcessId
+    from stoker.run_dir import RunDir
 
 _LOOK_S = 1.0
 _RANKS_S = 0.2
@@ -102,12 +103,13 @@ class Node:
     """One node of one run. Every method may be called again, by a bridge that knows nothing of the last one."""
 
     def __init__(self, run: str, node: int, site: Site, cradle: "_Cradle") -> None:
+        from stoker.host.home import Home  # noqa: PLC0415 -- of the source that the agent brought
+
         self._node, self._cradle = node, cradle
         self._home = site.home_folder
         job, trial, attempt = run.rsplit(".", 2)
-        self._run_dir = self._home / "runs" / job / trial / attempt
-        if node:
-            self._run_dir = self._run_dir / "nodes" / str(node)
+        self._of_run = Home(self._home).run_dir(job, int(trial), int(attempt))
+        self._run_dir = self._of_run.node(node)
         self._ports: dict[str, int] = {}
         self._held: list[socket.socket] = []  # so that nobody else is given these ports
         self._supervisor: ProcessId | None = None
@@ -137,15 +139,14 @@ class Node:
             if self._supervisor is not None or self._is_over:
                 return
             _tell_server(self._home, server)
-            self._run_dir.mkdir(parents=True, exist_ok=True)
+            self._run_dir.path.mkdir(parents=True, exist_ok=True)
             if self._node:  # one folder for all ranks, where nodes share their file system
-                checkpoints = self._run_dir.parent.parent / "checkpoints"
-                checkpoints.mkdir(exist_ok=True)
-                if not (self._run_dir / "checkpoints").exists():
-                    (self._run_dir / "checkpoints").symlink_to(checkpoints)
+                self._of_run.checkpoints.mkdir(exist_ok=True)
+                if not self._run_dir.checkpoints.exists():
+                    self._run_dir.checkpoints.symlink_to(self._of_run.checkpoints)
             for name, text in files.items():
                 _provide(self._home / name, text)
-            _write_private(self._run_dir / "run.json", launch)
+            self._run_dir.write_launch(launch)
             self._let_go()
             self._supervisor = self._spawn(variables)
 
@@ -160,7 +161,7 @@ class Node:
 
     def watch_ranks(self) -> None:
         """Blocks until nobody on this node works any more: all has ended there, or only parameter servers are left."""
-        while self.is_alive and not (self._run_dir / "serving").exists():
+        while self.is_alive and not self._run_dir.serving.exists():
             time.sleep(_RANKS_S)
 
     def stop(self) -> None:
@@ -180,7 +181,7 @@ class Node:
 
     def drain(self, server: dict[str, Any]) -> None:
         """Blocks until what a killed supervisor left in this directory has been sent."""
-        if (self._run_dir / "spool.jsonl").exists():
+        if self._run_dir.spool.exists():
             self.end()  # a node that was thought lost may be there after all
             _tell_server(self._home, server)
             _wait(self._spawn({}, "--drain"))
@@ -221,7 +222,9 @@ class _Cradle:
         self._lock = threading.Lock()
         self._has_started = False
 
-    def start(self, run_dir: Path, flags: list[str], *, variables: dict[str, str], lifeline: int | None) -> "ProcessId":
+    def start(
+        self, run_dir: "RunDir", flags: list[str], *, variables: dict[str, str], lifeline: int | None
+    ) -> "ProcessId":
         from stoker.engines import traces  # noqa: PLC0415 -- as above
         from stoker.engines.nursery import Unanswered  # noqa: PLC0415
 
@@ -229,7 +232,7 @@ class _Cradle:
         # Ray's token and addresses are not for user code.
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "STOKER_"))}
         environment |= {**variables, "STOKER_HOME": str(self._home), "PYTHONPATH": self._source}
-        log = run_dir / "supervisor.log"
+        log = run_dir.supervisor_log
         with self._lock:
             if self._has_started:
                 with contextlib.suppress(OSError):  # there is no such Python: the log will say so
@@ -267,14 +270,14 @@ def _tell_server(home: Path, server: dict[str, Any]) -> None:
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = home / "server.json"
     if server and not (path.exists() and path.read_text() == json.dumps(server)):
-        _write_private(path, json.dumps(server))
+        _replace(path, json.dumps(server))
 
 
 def _provide(path: Path, text: str) -> None:
     """A file of the server's home, for those who look for it here; what the node's owner has put there stays."""
     known = path.read_text() if path.exists() else WRITTEN
     if text and known != text and known.startswith(WRITTEN):
-        _write_private(path, text)
+        _replace(path, text)
 
 
 def _end_with_raylet(raylet: int) -> None:
@@ -314,7 +317,7 @@ def _unpack(archive: bytes, to: Path) -> None:
             raise
 
 
-def _write_private(path: Path, text: str) -> None:
-    from stoker.host.home import write_private  # noqa: PLC0415 -- of the source that the agent brought
+def _replace(path: Path, text: str) -> None:
+    from stoker.atomic import replace_file  # noqa: PLC0415 -- of the source that the agent brought
 
-    write_private(path, text)
+    replace_file(path, text, mode=0o600)

@@ -31,6 +31,8 @@ from stoker.engines.ray.autoscaler import Autoscaler
 from stoker.engines.ray.notes import is_cancelled, is_waiting, note_started, read_started
 from stoker.engines.ray.places import find_group, places_of
 from stoker.engines.ray.raylets import LostNodeError, Raylets
+from stoker.host.home import Home
+from stoker.run_dir import RunDir
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +54,7 @@ class _Run:
     """A run as this bridge knows it."""
 
     name: str
-    run_dir: Path  # the server's
+    run_dir: RunDir  # the server's
     launch: dict[str, Any]
     agents: list[Any] = field(default_factory=list)  # of its nodes, once it has its place; None is one that is lost
     is_started: bool = False
@@ -108,7 +110,7 @@ class Cluster:
                 return
             for known in [name for name, each in self._runs.items() if each.is_over][:-_MOST_KNOWN]:
                 del self._runs[known]
-            found = self._runs[run] = _Run(run, Path(run_dir), json.loads((Path(run_dir) / "run.json").read_text()))
+            found = self._runs[run] = _Run(run, RunDir(run_dir), RunDir(run_dir).read_launch())
             try:
                 self._place(found)
             except Exception:
@@ -121,9 +123,9 @@ class Cluster:
         with self._lock:
             if run in self._runs:
                 return True
-            if find_group(self._name(run)) is None or not (Path(run_dir) / "run.json").exists():
+            if find_group(self._name(run)) is None or not RunDir(run_dir).launch.exists():
                 return False
-            found = self._runs[run] = _Run(run, Path(run_dir), json.loads((Path(run_dir) / "run.json").read_text()))
+            found = self._runs[run] = _Run(run, RunDir(run_dir), RunDir(run_dir).read_launch())
             try:
                 self._take_over(found)
             except Exception:
@@ -138,7 +140,7 @@ class Cluster:
             owner, _, run = str(found["name"]).partition("/")
             if owner == self._id and found["state"] != "REMOVED":
                 job, trial, attempt = _path_of(run)
-                run_dir = self._home / "runs" / job / str(trial) / str(attempt)
+                run_dir = Home(self._home).run_dir(job, trial, attempt)
                 if is_cancelled(run_dir):  # while the cluster did not answer
                     threading.Thread(target=self.cancel, args=(run, str(run_dir)), name=run, daemon=True).start()
                 else:
@@ -148,7 +150,7 @@ class Cluster:
         """By run's name, of those with these directories: alive, waiting or gone."""
         states = {}
         for run, run_dir in runs.items():
-            if not self.find(run, run_dir) and is_waiting(Path(run_dir)):
+            if not self.find(run, run_dir) and is_waiting(RunDir(run_dir)):
                 self.submit(run, run_dir)  # the cluster did not answer when it was submitted, or was another one
             known = self._runs.get(run)
             if known is None or known.is_over:
@@ -178,7 +180,7 @@ class Cluster:
         """Have each node that still can send what is left in its directory; whether there is anything to wait for."""
         alive = [found["NodeID"] for found in ray.nodes() if found["Alive"]]
         calls = []
-        for number, where in enumerate(read_started(Path(run_dir)) if alive else ()):
+        for number, where in enumerate(read_started(RunDir(run_dir)) if alive else ()):
             # Where nodes share their file system, another can do it for one that was lost.
             agent = self._agent(where["id"] if where["id"] in alive else alive[0])
             calls.append(agent.do.remote(run, number, "drain", self._server()))

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stoker.engines.base import Liveness
+from stoker.engines.base import ClusterNode, Liveness
 from stoker.engines.ray.notes import is_waiting, note_cancelled, read_started
 from stoker.errors import StokerError
 from stoker.host.home import Home
+from stoker.host.spawn import exit_code, spawn_detached
+from stoker.run_dir import RunDir
 from stoker.schema.job import Share
 from stoker.schema.launch import Launch
-from stoker.schema.pool import RayPool, total
+from stoker.schema.pool import RayPool
 from stoker.schema.record import Held
 
 _BEGIN_S = 90.0  # for a bridge to start: Ray takes seconds to import, more on a busy machine
@@ -31,23 +33,11 @@ class _AwayError(StokerError):
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterNode:
-    """A node of a cluster: what it has, and what of it is free."""
-
-    id: str
-    host: str
-    address: str
-    has: Share
-    free: Share
-    resources: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
 class _Handle:
     """A run, and the server's own directory of it; or the shipping of its last words."""
 
     run: str
-    run_dir: str
+    run_dir: RunDir
     is_drain: bool = False
 
     @classmethod
@@ -55,12 +45,17 @@ class _Handle:
         """None when it is none of ours."""
         try:
             found = json.loads(text)
-            return cls(str(found["run"]), str(found["run_dir"]), bool(found.get("drain")))
+            return cls(str(found["run"]), RunDir(found["run_dir"]), bool(found.get("drain")))
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
 
     def __str__(self) -> str:
-        return json.dumps({"run": self.run, "run_dir": self.run_dir, **({"drain": True} if self.is_drain else {})})
+        return json.dumps({**self.arguments, **({"drain": True} if self.is_drain else {})})
+
+    @property
+    def arguments(self) -> dict[str, str]:
+        """By which the bridge knows the run."""
+        return {"run": self.run, "run_dir": str(self.run_dir)}
 
 
 class RayEngine:
@@ -72,47 +67,42 @@ class RayEngine:
 
     def submit(self, launch: Launch) -> str:
         handle = self._handle(launch)
-        run_dir = Path(handle.run_dir)
         try:
-            run_dir.mkdir(parents=True, exist_ok=True)
-            partial = run_dir / ".run.json"
-            partial.write_text(launch.model_dump_json())
-            partial.replace(run_dir / "run.json")
+            launch.write(handle.run_dir)
         except OSError as error:
-            raise StokerError(f"Cannot start run {launch.run} in {run_dir}: {error.strerror or error}.") from error
+            why = error.strerror or error
+            raise StokerError(f"Cannot start run {launch.run} in {handle.run_dir}: {why}.") from error
         with contextlib.suppress(_AwayError):  # it waits for the cluster: the next bridge finds it when it is polled
-            self._bridge.ask("submit", run=handle.run, run_dir=handle.run_dir)
+            self._bridge.ask("submit", **handle.arguments)
         return str(handle)
 
     def find(self, launch: Launch) -> str | None:
         handle = self._handle(launch)
-        run_dir = Path(handle.run_dir)
         # One that has ended has left its directory and nothing on the cluster.
-        if is_waiting(run_dir) or read_started(run_dir):
+        if is_waiting(handle.run_dir) or read_started(handle.run_dir):
             return str(handle)
-        return str(handle) if self._bridge.ask("find", run=handle.run, run_dir=handle.run_dir) else None
+        return str(handle) if self._bridge.ask("find", **handle.arguments) else None
 
     def poll(self, handles: Sequence[str]) -> Mapping[str, Liveness]:
         parsed = {text: _Handle.parse(text) for text in handles}
-        runs = {found.run: found.run_dir for found in parsed.values() if found is not None and not found.is_drain}
+        runs = {found.run: str(found.run_dir) for found in parsed.values() if found is not None and not found.is_drain}
         try:
             states = self._bridge.ask("poll", runs=runs) if runs else {}
         except _AwayError:
             # It has not lost its runs by that: they are as they were.
-            states = {run: _AWAY[is_waiting(Path(run_dir))] for run, run_dir in runs.items()}
+            states = {run: _AWAY[is_waiting(RunDir(run_dir))] for run, run_dir in runs.items()}
         return {text: self._liveness(found, states) for text, found in parsed.items()}
 
     def cancel(self, handle: str) -> None:
         found = _Handle.parse(handle)
         if found is None:
             return
-        run_dir = Path(found.run_dir)
-        is_noted = note_cancelled(run_dir)
+        is_noted = note_cancelled(found.run_dir)
         try:
-            self._bridge.ask("cancel", run=found.run, run_dir=found.run_dir)
+            self._bridge.ask("cancel", **found.arguments)
         except _AwayError:
             # Nothing of it has begun: it need not wait for a cluster that does not answer, and will not begin there.
-            if read_started(run_dir) or not is_noted:
+            if read_started(found.run_dir) or not is_noted:
                 raise
 
     def diagnose(self, handle: str) -> str:
@@ -120,15 +110,15 @@ class RayEngine:
         if found is None:
             return ""
         try:
-            return str(self._bridge.ask("diagnose", run=found.run, run_dir=found.run_dir))
+            return str(self._bridge.ask("diagnose", **found.arguments))
         except _AwayError as error:
-            return f"waits: {error}" if is_waiting(Path(found.run_dir)) else ""
+            return f"waits: {error}" if is_waiting(found.run_dir) else ""
 
     def drain(self, handle: str) -> str | None:
         found = _Handle.parse(handle)
-        if found is None or not read_started(Path(found.run_dir)):
+        if found is None or not read_started(found.run_dir):
             return None  # nothing of it has begun
-        if not self._bridge.ask("drain", run=found.run, run_dir=found.run_dir):
+        if not self._bridge.ask("drain", **found.arguments):
             return None
         return str(_Handle(found.run, found.run_dir, is_drain=True))
 
@@ -151,14 +141,13 @@ class RayEngine:
         found = _Handle.parse(handle)
         if found is None or found.is_drain:
             return ()
+        placed = read_started(found.run_dir)
         try:
-            placed = json.loads((Path(found.run_dir) / "nodes.json").read_text())
-            launch = Launch.model_validate_json((Path(found.run_dir) / "run.json").read_text())
-        except (OSError, ValueError):
+            launch = Launch.read(found.run_dir)
+        except StokerError:
             return ()
         return tuple(
-            Held(node=place["id"], share=total([replica for replica in launch.replicas if replica.node == number]))
-            for number, place in enumerate(placed)
+            Held(node=place["id"], share=Share.total(launch.on_node(number))) for number, place in enumerate(placed)
         )
 
     def _liveness(self, handle: _Handle | None, states: Mapping[str, str]) -> Liveness:
@@ -169,7 +158,7 @@ class RayEngine:
         return Liveness(states[handle.run])
 
     def _handle(self, launch: Launch) -> _Handle:
-        return _Handle(launch.run, str(self._home.run_dir(launch.job, launch.trial, launch.attempt)))
+        return _Handle(launch.run, self._home.run_dir(launch.job, launch.trial, launch.attempt))
 
 
 class Bridge:
@@ -177,7 +166,7 @@ class Bridge:
 
     def __init__(self, home: Home, pool: str, settings: RayPool) -> None:
         self._home, self._pool, self._settings = home, pool, settings
-        self._folder = home.root / "ray"
+        self._folder = home.ray
 
     def ask(self, call: str, **arguments: Any) -> Any:
         """Its answer; StokerError with what it said instead, or when it cannot be had."""
@@ -218,7 +207,7 @@ class Bridge:
         child = self._start()
         give_up = time.monotonic() + _BEGIN_S
         while (found := self._try()) is None:
-            code = _exit_code(child)
+            code = exit_code(child)
             if code:
                 raise _AwayError(f"Pool {self._pool!r}: {self._python} cannot start the bridge to Ray: {self._said()}")
             if code == 0:
@@ -247,17 +236,7 @@ class Bridge:
         words = [self._python, "-P", "-m", "stoker.engines.ray.bridge", str(self._home.root), self._name, settings]
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
         try:
-            return os.posix_spawn(  # not subprocess: it outlives us, and Popen objects want to be waited for
-                self._python,
-                words,
-                environment,
-                file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                    (os.POSIX_SPAWN_OPEN, 1, str(self._log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
-                    (os.POSIX_SPAWN_DUP2, 1, 2),
-                ],
-                setsid=True,
-            )
+            return spawn_detached(words, environment=environment, log=self._log)
         except OSError as error:
             raise _AwayError(f"Pool {self._pool!r}: cannot start {self._python}: {error.strerror}.") from error
 
@@ -268,12 +247,3 @@ class Bridge:
     def _said(self) -> str:
         lines = self._log.read_text(errors="replace").strip().splitlines()
         return lines[-1] if lines else "it said nothing."
-
-
-def _exit_code(child: int) -> int | None:
-    """None while it lives; one that found another at work ends well."""
-    try:
-        ended, status = os.waitpid(child, os.WNOHANG)
-    except ChildProcessError:
-        return None
-    return os.waitstatus_to_exitcode(status) if ended else None

@@ -49,7 +49,7 @@ class OtherRuntime:
 
     def environment(self, home: Home, *, asked: str | None) -> dict[str, Any]:
         """As a job's; UsageError where no such Python is here."""
-        from stoker.packaging.runtimes import choose  # noqa: PLC0415  most models need none of this
+        from stoker.packaging.environment.runtimes import choose  # noqa: PLC0415  most models need none of this
 
         minors = [f"3.{minor}" for minor in range(self.newest, _OLDEST_PYTHON - 1, -1)]
         for minor in [*([asked] if asked in minors else []), *minors]:
@@ -120,7 +120,7 @@ def load(
     say: Say = lambda line: None,
 ) -> Predictor:
     """The model in a process of that runtime, which is made the first time. ConfigError when it cannot be loaded."""
-    from stoker.packaging.environment import prepare  # noqa: PLC0415  as above
+    from stoker.packaging.environment.cache import prepare  # noqa: PLC0415  as above
 
     environment = other.environment(home, asked=python)
     say(f"{card.name} is of {other.requirements[0]}: it is called in a Python {environment['python']} that has it.")

@@ -23,6 +23,7 @@ from stoker.recipes.tabular.models import Build, build_named
 from stoker.recipes.tabular.report import write_report
 from stoker.recipes.tabular.settings import Settings
 from stoker.recipes.tabular.trial import Metrics, TableTrial, evaluate
+from stoker.run_dir import RunDir
 from stoker.storage import Storage
 
 logger = logging.getLogger(__name__)
@@ -72,7 +73,7 @@ def train(  # noqa: PLR0913 - one call says all of a training
         net = build(features, hidden=settings.hidden, dropout=settings.dropout)
         history = _fit(context, net, features, table, held_out, settings=settings, metrics=metrics or {})
         found = evaluate(exact(net), features, held_out, metrics=metrics or {})
-        folder = Path(context.run.run_dir) / "models" / name
+        folder = RunDir(context.run.run_dir).models / name
         if context.distributed.rank == 0:
             context.run.report(len(history), group="evaluation", **found)
             _export(context, net, features, settings, found, build=build, name=name)

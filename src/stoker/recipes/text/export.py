@@ -13,6 +13,7 @@ from stoker.host.home import Home
 from stoker.recipes.text import scores
 from stoker.recipes.text.encoder import Encoder, quiet
 from stoker.recipes.text.settings import TextSettings
+from stoker.run_dir import RunDir
 
 if TYPE_CHECKING:
     from stoker.schema.bundle import ModelCard
@@ -37,7 +38,7 @@ def export(
         draft = Path(scratch) / ("model" if where is None else where.rpartition("/")[2])
         _kept(_written(encoder, draft, settings=settings, metrics=metrics, run=run), metrics, run)
         if where is None:
-            return str(Path(run.run_dir) / "models" / draft.name)
+            return str(RunDir(run.run_dir).models / draft.name)
         from stoker.storage import Storage  # noqa: PLC0415 - folders of this machine need none of it
 
         Storage(Home.find().root).copy(draft, f"{where}/", recursive=True)

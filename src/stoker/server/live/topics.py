@@ -8,13 +8,13 @@ from typing import Any
 from stoker.errors import NotFoundError, UsageError
 from stoker.schema.record import PoolStatus
 from stoker.server.live.fanout import Message, Source
-from stoker.server.live.wakeups import JOBS, POOLS, Live, job_topic, trials_topic
-from stoker.server.routes.jobs import with_reason
+from stoker.server.live.wakeups import JOBS, POOLS, Wakeups, job_topic, trials_topic
 from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.store.store import Store
 from stoker.server.store.values import Fresh, Line, LogFilter
-from stoker.server.views.columns import as_json, finite
+from stoker.server.views.columns import as_json
 from stoker.server.views.log_lines import Lines, LogLines
+from stoker.server.views.quick_json import write_json
 
 TOPICS = "jobs, pools, job:NAME, trial:NAME:N, logs:NAME"
 _PAUSE_S = 0.25
@@ -31,7 +31,7 @@ class Topics:
 
     store: Store
     scheduler: Scheduler
-    live: Live
+    wakeups: Wakeups
     lines: LogLines
     pools: Callable[[], Sequence[PoolStatus]]
 
@@ -68,11 +68,10 @@ class _Jobs:
         pass
 
     def read(self, news: set[str]) -> list[Message]:
-        reasons = self.of.scheduler.reasons()
         messages: list[Message] = []
         for job in sorted(news):
             try:
-                line = with_reason(self.of.store.summary(job), reasons.get(job)).model_dump_json()
+                line = self.of.scheduler.with_reason(self.of.store.summary(job)).model_dump_json()
             except NotFoundError:
                 continue
             if self.told.get(job) != line:
@@ -126,8 +125,8 @@ class _Job:
             self.results = self.of.store.pages.last_decision(self.job)
 
     def read(self, news: set[str]) -> list[Message]:
-        version = self.of.live.version(self.job)
-        line = with_reason(self.of.store.summary(self.job), self.of.scheduler.reasons().get(self.job))
+        version = self.of.wakeups.version(self.job)
+        line = self.of.scheduler.with_reason(self.of.store.summary(self.job))
         text = line.model_dump_json()
         messages: list[Message] = [("job", text)] if text != self.told and self.trial is None else []
         self.told = text
@@ -193,7 +192,7 @@ def line_json(line: Line, fresh: Fresh) -> dict[str, Any]:
         "n": fresh.numbers,
         "step": fresh.steps,
         "time": fresh.times,
-        "y": [finite(value) for value in fresh.values],
+        "y": fresh.values,
     }
 
 
@@ -233,4 +232,4 @@ def lines_json(window: Lines) -> dict[str, Any]:
 
 
 def _json(body: dict[str, Any]) -> str:
-    return json.dumps(body, separators=(",", ":"), allow_nan=False, default=str)
+    return write_json(body).decode()

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
@@ -11,14 +11,14 @@ from pydantic import Field
 from stoker.errors import NotFoundError, UsageError
 from stoker.host.home import Home
 from stoker.origin import Platform
-from stoker.schema.job import JobSpec, Labels
+from stoker.schema.job import JobSpec, Labels, Share
 from stoker.schema.model import Model
-from stoker.schema.pool import replicas_for, total
-from stoker.schema.record import CheckpointRecord, DryRun, Job, JobList, JobSummary, Run, Trial
+from stoker.schema.record import CheckpointRecord, DryRun, Job, JobList, Run, Trial
 from stoker.schema.state import Intent, JobState, RunState
-from stoker.server.live.wakeups import Live
+from stoker.server.live.wakeups import Wakeups
 from stoker.server.routes.replies import reply, reply_many
 from stoker.server.scheduling.launch import build_launch
+from stoker.server.scheduling.placement import replicas_for
 from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.searches.search import check_search, first_trial
 from stoker.server.settings import Settings, choose_pool
@@ -77,7 +77,7 @@ class JobRoutes:
     store: Store
     scheduler: Scheduler
     clusters: Clusters
-    live: Live
+    wakeups: Wakeups
     settings: Settings
     home: Home
     owner: str
@@ -114,7 +114,7 @@ class JobRoutes:
         self.clusters.await_answer(pool.name)
         pool = self.scheduler.pools.get(pool.name, pool)
         replicas = replicas_for(spec.resources, pool)
-        need = total(replicas)
+        need = Share.total(replicas)
         if dry_run:
             imagined = _imagined(spec, pool=pool.name, owner=self.owner, now=self.now())
             launch = build_launch(*imagined, replicas)
@@ -126,15 +126,14 @@ class JobRoutes:
         job, is_new = self.store.add_job(new, now=self.now())
         if is_new:
             self.scheduler.wake()
-            self.live.job_changed(job.id)
+            self.wakeups.job_changed(job.id)
         return reply(job.with_(notes=(note,)) if note else job, status=201 if is_new else 200)
 
     def list_jobs(self, which: Annotated[ListQuery, Query()]) -> Response:
         """Jobs, newest first unless another order is asked for."""
         query = which.query(before=self._number(which.before))
         page = self.store.pages.find_jobs(query)
-        reasons = self.scheduler.reasons()
-        jobs = tuple(with_reason(job, reasons.get(job.id)) for job in page.jobs)
+        jobs = tuple(self.scheduler.with_reason(job) for job in page.jobs)
         counts = {state.value: n for state, n in self.store.pages.job_counts(query).items()} if which.counts else None
         return reply(JobList(jobs=jobs, cursor=json.dumps(page.after) if page.after else None, counts=counts))
 
@@ -173,11 +172,11 @@ class JobRoutes:
 
     def _changed(self, job: Job) -> Response:
         self.scheduler.wake()
-        self.live.job_changed(job.id)
+        self.wakeups.job_changed(job.id)
         return self._reply(job)
 
     def _reply(self, job: Job) -> Response:
-        return reply(with_reason(job, self.scheduler.reasons().get(job.id)))
+        return reply(self.scheduler.with_reason(job))
 
     def _number(self, before: str | None) -> int | None:
         if before is None:
@@ -193,18 +192,6 @@ class JobRoutes:
                     f"Archive {archive.filename} ({archive.hash}) is not on this server."
                     " Upload it first: PUT /packages/HASH/FILENAME."
                 )
-
-
-Line = TypeVar("Line", bound=JobSummary)
-
-
-def with_reason(job: Line, waits: str | None) -> Line:
-    """A queued job says why it waits; the store knows the reasons for all other states."""
-    if job.state is JobState.PREPARING and waits:
-        return job.model_copy(update={"reason": waits})  # its cluster has no place for it yet
-    if job.state is not JobState.QUEUED:
-        return job
-    return job.model_copy(update={"reason": waits or "waits for its turn"})
 
 
 def _states(text: str | None) -> frozenset[JobState]:

@@ -1,15 +1,13 @@
-"""How routes answer: schema models as JSON, errors as one shape, server-sent events."""
+"""How routes answer: schema models as JSON, errors as one shape."""
 
 from collections.abc import Iterable
 
 from fastapi import Response
-from starlette.responses import JSONResponse, StreamingResponse
+from starlette.responses import JSONResponse
 
 from stoker.errors import ConfigError, StokerError
 from stoker.schema.model import Model
 
-KEEP_ALIVE_S = 15.0
-KEEP_ALIVE = ": still here\n\n"
 _JSON = "application/json"
 
 
@@ -35,18 +33,3 @@ def reply_error(error: StokerError) -> JSONResponse:
     message = str(error).removesuffix("".join(f"\n  {problem}" for problem in problems))
     body = ErrorReply(error=message, problems=tuple(problems))
     return JSONResponse(body.model_dump(mode="json"), status_code=error.http_status)
-
-
-def event_message(event: str, data: str, *, id: int | None = None) -> str:
-    """One server-sent event; `data` is JSON, which has no line breaks."""
-    head = f"id: {id}\n" if id is not None else ""
-    return f"{head}event: {event}\ndata: {data}\n\n"
-
-
-class EventStream(StreamingResponse):
-    """Server-sent events, passed on at once by whatever is in between."""
-
-    media_type = "text/event-stream"
-
-    def init_headers(self, headers: object = None) -> None:
-        super().init_headers({"Cache-Control": "no-store", "X-Accel-Buffering": "no"})

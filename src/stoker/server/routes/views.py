@@ -1,7 +1,6 @@
 """What pages draw: lines of metrics, trials in columns, rungs, windows of a log; and the stream of news."""
 
 import gzip
-import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,15 +15,17 @@ from stoker.errors import UsageError
 from stoker.schema.model import Model
 from stoker.schema.record import PoolHistory
 from stoker.schema.views import Rungs
-from stoker.server.live.fanout import Hub
+from stoker.server.live.fanout import Fanout
+from stoker.server.live.sse import EventStream
 from stoker.server.live.topics import Topics, line_json, lines_json
-from stoker.server.routes.replies import EventStream, reply_many
+from stoker.server.routes.replies import reply_many
 from stoker.server.store.logs import check_filter
 from stoker.server.store.store import Store
 from stoker.server.store.values import Axis, LogFilter, Points, SeriesFilter
-from stoker.server.views.columns import Compressed, TrialColumns, finite
+from stoker.server.views.columns import Compressed, TrialColumns
 from stoker.server.views.log_lines import LogLines
 from stoker.server.views.pools import PoolViews
+from stoker.server.views.quick_json import write_json
 
 _MOST_TOPICS = 64
 _MOST_TRIALS = 500
@@ -81,7 +82,7 @@ class ViewRoutes:
     lines: LogLines
     pools: PoolViews
     topics: Topics
-    hub: Hub
+    fanout: Fanout
 
     def router(self) -> APIRouter:
         router = APIRouter(tags=["pages"])
@@ -155,7 +156,7 @@ class ViewRoutes:
             raise UsageError(f"Name 1 to {_MOST_TOPICS} topics, with commas between.")
         for name in names:
             await run_in_threadpool(self.topics.check, name)
-        return EventStream(self.hub.stream(names, request.headers.get("last-event-id") or last_event_id))
+        return EventStream(self.fanout.stream(names, request.headers.get("last-event-id") or last_event_id))
 
     def _since(self, job: str, chosen: list[int], after: int) -> Response:
         found = self.store.pages.series_news(job, after=after, trials=chosen, limit=20_000)
@@ -192,13 +193,12 @@ def _drawn(points: Points) -> dict[str, Any]:
         "total": points.total,
         "exact": points.total == len(points.xs),
         "x": list(points.xs),
-        "y": [finite(y) for y in points.ys],
+        "y": list(points.ys),
     }
 
 
 def _json(body: dict[str, Any]) -> Response:
-    text = json.dumps(body, separators=(",", ":"), allow_nan=False, default=str)
-    return Response(text, media_type="application/json", headers=_SAFE)
+    return Response(write_json(body), media_type="application/json", headers=_SAFE)
 
 
 def _words(text: str | None) -> list[str]:

@@ -11,15 +11,16 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from typing import TypeVar
 
 from stoker.engines.base import Engine, Liveness
 from stoker.errors import NotFoundError, StokerError
 from stoker.host.home import Home
 from stoker.schema.launch import Launch, Replica
-from stoker.schema.pool import Pool, replicas_for
-from stoker.schema.record import Job, PoolNode, PoolStatus
-from stoker.schema.state import RunState
-from stoker.server.live.wakeups import Live
+from stoker.schema.pool import Pool
+from stoker.schema.record import Job, JobSummary, PoolNode, PoolStatus
+from stoker.schema.state import JobState, RunState
+from stoker.server.live.wakeups import Wakeups
 from stoker.server.scheduling.decide import (
     Abandon,
     Action,
@@ -27,9 +28,9 @@ from stoker.server.scheduling.decide import (
     Continue,
     Find,
     Move,
-    Order,
     Snapshot,
     Start,
+    StopOrder,
     Withdraw,
     decide,
     explain,
@@ -37,11 +38,14 @@ from stoker.server.scheduling.decide import (
     used,
 )
 from stoker.server.scheduling.launch import build_launch, find_run
+from stoker.server.scheduling.placement import replicas_for
 from stoker.server.searches.search import Searches
 from stoker.server.store.store import Store
 from stoker.server.store.values import JobNow, RunNow
 
 logger = logging.getLogger(__name__)
+
+JobLine = TypeVar("JobLine", bound=JobSummary)
 
 _LIVE_S = 2.0  # how often engines are asked whether their runs live
 _QUEUED_S = 5.0  # how often waiting too long is noticed
@@ -69,7 +73,7 @@ class Scheduler:
         engines: Mapping[str, Engine],
         pools: Mapping[str, Pool],
         home: Home,
-        live: Live,
+        wakeups: Wakeups,
         now: Callable[[], float] = time.time,
         background: Executor | None = None,
     ) -> None:
@@ -78,7 +82,7 @@ class Scheduler:
         self._engines = engines
         self._pools = pools
         self._home = home
-        self._live = live
+        self._wakeups = wakeups
         self._now = now
         self._gone: dict[str, float] = {}
         self._drains: dict[str, _Drain] = {}
@@ -91,7 +95,7 @@ class Scheduler:
         self._unplaced: frozenset[str] = frozenset()  # handles of runs that wait for a place on their cluster
         self._woken = threading.Event()
         self._stopping = threading.Event()
-        self._searches = Searches(store, pools=pools, live=live, wake=self.wake, now=now, background=background)
+        self._searches = Searches(store, pools=pools, wakeups=wakeups, wake=self.wake, now=now, background=background)
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
 
     @property
@@ -140,6 +144,15 @@ class Scheduler:
         if self._reasons[0] is not snapshot:
             self._reasons = (snapshot, explain(snapshot, self._now()))
         return self._reasons[1]
+
+    def with_reason(self, job: JobLine) -> JobLine:
+        """The job with why it waits, if it does; the store knows the reasons for all other states."""
+        waits = self.reasons().get(job.id)
+        if job.state is JobState.QUEUED:
+            return job.model_copy(update={"reason": waits or "waits for its turn"})
+        if job.state is JobState.PREPARING and waits:  # its cluster has no place for it yet
+            return job.model_copy(update={"reason": waits})
+        return job
 
     def unplaced(self) -> Mapping[str, str]:
         """The runs that their cluster has no place for yet, and what each waits for, as of the last tick."""
@@ -272,11 +285,11 @@ class Scheduler:
                 self._find_run(run)
             case Move():
                 self._move(action)
-            case Order(run, reason):
+            case StopOrder(run, reason):
                 self._store.order_stop(run, reason, now=self._now())
                 logger.info("run %s told to stop: %s", run, reason)
-                self._live.run_ordered(run)
-                self._live.job_changed(_job_name(run))
+                self._wakeups.run_ordered(run)
+                self._wakeups.job_changed(_job_name(run))
             case Collect(run):
                 self._collect(run)
             case Abandon():
@@ -286,7 +299,7 @@ class Scheduler:
                 self._move(Move(action.run, action.state, stop=action.stop, message=action.message))
             case Continue(trial):
                 added = self._store.add_run(trial, now=self._now())
-                self._live.job_changed(_job_name(added.id))
+                self._wakeups.job_changed(_job_name(added.id))
 
     def _start_run(self, run: str) -> None:
         directory = self._home.run_dir(*_path_of(run))
@@ -361,9 +374,9 @@ class Scheduler:
             move.run, move.state, now=self._now(), stop=move.stop, message=move.message, restart=move.restart
         )
         logger.info("run %s is %s%s", move.run, move.state, f": {move.message}" if move.message else "")
-        self._live.run_changed(move.run)
+        self._wakeups.run_changed(move.run)
         if move.state.is_final:
-            self._live.run_ordered(move.run)
+            self._wakeups.run_ordered(move.run)
             self._see_off(move.run)
 
     def _see_off(self, run: str) -> None:

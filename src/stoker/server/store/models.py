@@ -12,15 +12,15 @@ from stoker.schema.job import Labels
 from stoker.schema.registry import NewModel, Reference, RegisteredModel, SavedModel, Version
 from stoker.server.store import jobs as job_rows
 from stoker.server.store.dialect import Writer
+from stoker.server.store.failures import transactions
 from stoker.server.store.model_tables import aliases, models, saved_models, versions
-from stoker.server.store.postgres import patient_methods
 from stoker.server.store.runs import inserted_key
 from stoker.server.store.tables import runs, trials
 
 _APART = {"model", "name", "number", "url", "created", "is_default", "aliases"}  # not in a version's `record`
 
 
-@patient_methods
+@transactions
 class ModelStore:
     """Registered models. As with all of the store, every method is one transaction, and may be called from any thread.
 

@@ -8,8 +8,8 @@ from stoker.schema.state import JobState
 from stoker.server.store import columns, lines, listing, searches, series
 from stoker.server.store import jobs as job_rows
 from stoker.server.store.dialect import Writer
+from stoker.server.store.failures import transactions
 from stoker.server.store.matching import Matcher
-from stoker.server.store.postgres import patient_methods
 from stoker.server.store.values import (
     Block,
     BlockColumns,
@@ -23,7 +23,7 @@ from stoker.server.store.values import (
 )
 
 
-@patient_methods
+@transactions
 class PageStore:
     """Reads alone, each one moment of the store; an unknown job is NotFoundError."""
 

@@ -1,4 +1,4 @@
-"""PostgreSQL: one server at a time owns a database, and a lost connection is waited for.
+"""PostgreSQL: one server at a time owns a database.
 
 A session-wide advisory lock says who owns the database, but it is gone with its connection, whoever cut that. So the
 owner also writes its name into `meta`, and every transaction that writes looks there first: a server whose place was
@@ -15,27 +15,16 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
-from stoker.errors import ConflictError, ServerError, UsageError
+from stoker.errors import ConflictError, ServerError, StoreError, UsageError
+from stoker.server.store.failures import LOST_WAIT_S, first_line, is_lost, transaction
 
 _LOCK = 0x73746F6B6572  # "stoker"
 _TAKE_WAIT_S = 5.0  # the last owner's connection may be on its way out
-_LOST_WAIT_S = 45.0  # shorter than a client waits for an answer
 _LOOK_S = 0.1
-
-T = TypeVar("T")
-P = ParamSpec("P")
-
-
-class StoreLostError(ServerError):
-    """The database does not answer. Nothing was done; it may be asked again."""
-
-    http_status = 503
 
 
 def open_postgres(url: URL) -> Engine:
@@ -49,14 +38,14 @@ def open_postgres(url: URL) -> Engine:
         url.set(drivername="postgresql+psycopg"),
         pool_size=8,
         max_overflow=24,
-        pool_timeout=_LOST_WAIT_S,
+        pool_timeout=LOST_WAIT_S,
         connect_args={"application_name": "stoker", "connect_timeout": 10, "keepalives_idle": 30},
     )
     try:
         engine.connect().close()
     except DBAPIError as error:
         engine.dispose()
-        raise UsageError(f"The database {shown(url)} cannot be opened: {_first_line(error)}") from error
+        raise UsageError(f"The database {shown(url)} cannot be opened: {first_line(error)}") from error
     return engine
 
 
@@ -153,9 +142,7 @@ def owned_writer(engine: Engine, owner: Ownership) -> Callable[[], contextlib.Ab
             try:
                 found = connection.execute(_BEGIN).one_or_none()
                 if found is None or found.value != owner.name:
-                    raise ServerError(
-                        f"Another server has taken the database {shown(engine.url)}: this one has to end."
-                    )
+                    raise StoreError(f"Another server has taken the database {shown(engine.url)}: this one has to end.")
                 yield connection
             except BaseException:
                 transaction.rollback()
@@ -169,60 +156,15 @@ def owned_writer(engine: Engine, owner: Ownership) -> Callable[[], contextlib.Ab
     return write
 
 
-def is_lost(error: BaseException) -> bool:
-    """Whether it is the connection that failed, and not what was asked over it."""
-    if not isinstance(error, DBAPIError):
-        return False
-    state = getattr(error.orig, "sqlstate", "")
-    return error.connection_invalidated or (
-        type(error.orig).__module__.startswith("psycopg")
-        and type(error.orig).__name__ != "ProgrammingError"
-        and (state is None or state.startswith(("08", "57P")))
-    )
+def _was_committed(engine: Engine, number: str) -> bool:
+    return transaction(_ask_if_committed)(engine, number)
 
 
-def patient(method: Callable[P, T]) -> Callable[P, T]:
-    """A method that is one transaction: done again, from its start, when the connection was lost before its end."""
-
-    @wraps(method)
-    def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        deadline = 0.0
-        while True:
-            try:
-                return method(*args, **kwargs)
-            except DBAPIError as error:
-                if not is_lost(error):
-                    raise
-                deadline = deadline or time.monotonic() + _LOST_WAIT_S
-                if time.monotonic() > deadline:
-                    raise StoreLostError(f"The database does not answer: {_first_line(error)}") from error
-            time.sleep(_LOOK_S)
-
-    return call
-
-
-def patient_methods(kind: type[T]) -> type[T]:
-    """Make every public method of a store patient."""
-    for name, method in vars(kind).items():
-        if callable(method) and not name.startswith("_") and name != "close":
-            setattr(kind, name, patient(method))
-    return kind
-
-
-def _was_committed(engine: Engine, transaction: str) -> bool:
-    return patient(_ask_if_committed)(engine, transaction)
-
-
-def _ask_if_committed(engine: Engine, transaction: str) -> bool:
+def _ask_if_committed(engine: Engine, number: str) -> bool:
     query = text("SELECT pg_xact_status(CAST(:id AS xid8))")
     while True:
         with engine.connect() as connection:
-            status = connection.execute(query, {"id": transaction}).scalar_one()
+            status = connection.execute(query, {"id": number}).scalar_one()
         if status != "in progress":
             return bool(status == "committed")
         time.sleep(_LOOK_S)
-
-
-def _first_line(error: DBAPIError) -> str:
-    lines: list[Any] = str(error.orig).strip().splitlines() or [type(error.orig).__name__]
-    return f"{lines[0]}."

@@ -33,11 +33,12 @@ from stoker.server.store import logs as log_rows
 from stoker.server.store import runs as run_rows
 from stoker.server.store.columns import checkpoint_records
 from stoker.server.store.dialect import open_database, reader_of, writer_of
+from stoker.server.store.failures import transactions
 from stoker.server.store.matching import Matcher
 from stoker.server.store.migrate import migrate
 from stoker.server.store.models import ModelStore
 from stoker.server.store.pages import PageStore
-from stoker.server.store.postgres import Ownership, owned_writer, patient_methods
+from stoker.server.store.postgres import Ownership, owned_writer
 from stoker.server.store.tables import metrics, runs, trials
 from stoker.server.store.unfinished import Unfinished, has_work, is_of_use, trials_changed
 from stoker.server.store.values import (
@@ -68,7 +69,7 @@ def open_store(database: Path | str, *, home: str = "") -> "Store":
         raise
 
 
-@patient_methods
+@transactions
 class Store:
     """Jobs, trials and runs, and all that runs have said.
 
@@ -80,7 +81,8 @@ class Store:
     5. Events are numbered per run and node from 1. Each is taken once and in order, however often it is sent; what
        comes after a gap is not taken, and `acked` says so.
     6. A job's log blocks become visible in the order of their cursors, so who has read up to one has missed none.
-    7. What does not exist is NotFoundError; what the state does not allow is ConflictError; nothing changes then.
+    7. What does not exist is NotFoundError; what the state does not allow is ConflictError; a database that fails or
+       does not answer is StoreError. Nothing changes then.
     """
 
     def __init__(self, engine: Engine, *, home: str = "") -> None:

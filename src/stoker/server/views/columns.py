@@ -2,7 +2,6 @@
 
 import gzip
 import itertools
-import math
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 from stoker.errors import StokerError, UsageError
-from stoker.server.live.wakeups import Live
+from stoker.server.live.wakeups import Wakeups
 from stoker.server.searches.rungs import find_rungs
 from stoker.server.store.store import Store
 from stoker.server.store.values import TrialRow
@@ -59,8 +58,8 @@ class _Known:
 class TrialColumns:
     """Of ten thousand trials only those that may have changed are read again."""
 
-    def __init__(self, store: Store, live: Live) -> None:
-        self._store, self._live = store, live
+    def __init__(self, store: Store, wakeups: Wakeups) -> None:
+        self._store, self._wakeups = store, wakeups
         self._jobs: OrderedDict[str, _Known] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -120,7 +119,7 @@ class TrialColumns:
         """Which version of the job the rows are now."""
         # Before reading: what changes meanwhile makes it old. And in our turn: the rows of one who asked before us and
         # read after us would be called by a version that others have other rows of.
-        version = self._live.version(job)
+        version = self._wakeups.version(job)
         if known.version == version:
             return version
         fresh = self._store.pages.trial_rows_but(job, set(known.settled))
@@ -135,15 +134,7 @@ class TrialColumns:
 
 def as_json(row: TrialRow) -> dict[str, Any]:
     """A trial as streams tell of it."""
-    told: dict[str, Any] = {name: finite(getattr(row, name)) for name in COLUMNS}
-    told["hparams"] = {name: finite(value) for name, value in row.hparams.items()}
-    told["metrics"] = {name: finite(value) for name, value in row.metrics.items()}
-    return told
-
-
-def finite(value: Any) -> Any:
-    """JSON has no NaN and no infinities."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return {name: getattr(row, name) for name in (*COLUMNS, "hparams", "metrics")}
 
 
 def _text(head: Mapping[str, Any], rows: Sequence[TrialRow], wanted: frozenset[str]) -> bytes:

@@ -23,12 +23,12 @@ def write_json(value: Any) -> bytes:
     try:
         return to_json(value, inf_nan_mode="null", fallback=str)
     except (PydanticSerializationError, UnicodeError):
-        return json.dumps(_finite(value), separators=(",", ":"), allow_nan=False, default=str).encode()
+        return json.dumps(_or_null(value), separators=(",", ":"), allow_nan=False, default=str).encode()
 
 
-def _finite(value: Any) -> Any:
+def _or_null(value: Any) -> Any:
     if isinstance(value, dict):
-        return {str(name): _finite(one) for name, one in value.items()}
+        return {str(name): _or_null(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
+        return [_or_null(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -10,6 +10,7 @@ from stoker.formats.checksum import CHUNK_BYTES
 from stoker.storage.draft import Draft
 from stoker.storage.gcs_api import objects
 from stoker.storage.gcs_api.bucket_index import Bucket
+from stoker.storage.gcs_api.conditions import check_of
 from stoker.storage.gcs_api.errors import ApiError
 from stoker.storage.gcs_api.http import Request, Response
 from stoker.storage.gcs_api.resources import etag, read_all
@@ -18,6 +19,10 @@ from stoker.storage.gcs_api.uploads import append, hashes, store, verify
 _NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 _PART = re.compile(r"<Part>\s*(.*?)\s*</Part>", re.DOTALL)
 _LIMIT = 8 << 20
+_CONDITIONS = {
+    "x-goog-if-generation-match": "ifGenerationMatch",
+    "x-goog-if-metageneration-match": "ifMetagenerationMatch",
+}
 
 
 @dataclass(slots=True)
@@ -56,6 +61,7 @@ class XmlApi:
     def answer(self, request: Request, bucket: Bucket, key: str) -> Response:
         if not key:
             raise ApiError(501, "stoker's gateway lists buckets by the JSON API only.")
+        request = replace(request, query={**request.query, **_conditions(request)})
         match request.method, "uploads" in request.query, "uploadId" in request.query:
             case "POST", True, _:
                 return self._begin(request, bucket, key)
@@ -95,7 +101,7 @@ class XmlApi:
         number = request.query.get("partNumber", "")
         if not number.isdigit():
             raise ApiError(400, f"partNumber must be a number (got {number!r}).")
-        draft = upload.bucket.root.draft(upload.key)
+        draft = upload.bucket.store.draft(upload.key)
         try:
             append(request.body, draft)
             verify(draft, hashes(request))
@@ -109,7 +115,7 @@ class XmlApi:
     def _finish(self, request: Request) -> Response:
         upload = self._find(request)
         named = read_all(request.body, _LIMIT).decode("utf-8", "replace")
-        draft = upload.bucket.root.draft(upload.key)
+        draft = upload.bucket.store.draft(upload.key)
         try:
             with upload.lock:
                 if upload.is_over:
@@ -118,7 +124,9 @@ class XmlApi:
                     with open(upload.parts[number].path, "rb") as file:
                         while data := file.read(CHUNK_BYTES):
                             draft.write(data)
-            made = upload.bucket.root.commit(upload.key, draft, attributes=upload.attributes)
+            made = upload.bucket.store.commit(
+                upload.key, draft, attributes=upload.attributes, check=check_of(request.query)
+            )
         except BaseException:
             draft.discard()
             raise
@@ -160,6 +168,11 @@ def _named_parts(text: str, upload: _Upload) -> list[int]:
 
 def _part_etag(draft: Draft) -> str:
     return f'"{base64.b64decode(draft.md5).hex()}"'
+
+
+def _conditions(request: Request) -> dict[str, str]:
+    """Preconditions are headers here, and parameters in the JSON API."""
+    return {name: request.headers[header] for header, name in _CONDITIONS.items() if header in request.headers}
 
 
 def _attributes(request: Request) -> dict[str, str]:

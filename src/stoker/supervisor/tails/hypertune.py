@@ -8,9 +8,9 @@ import math
 import os
 import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
+from stoker.run_dir import RunDir
 from stoker.supervisor.spool import Entry, Position
 from stoker.supervisor.tails.reports import clean
 
@@ -21,16 +21,12 @@ _MAX_BYTES = 4 << 20
 Report = tuple[float, int, str]  # when, at which step, what
 
 
-def metric_source(replica: str) -> str:
-    return f"hypertune/{replica}.metrics"
-
-
 class HypertuneTail:
     """The metric file of one replica; each report is an event once, however often it is written again."""
 
-    def __init__(self, run_dir: Path, *, replica: str, reported: Iterable[dict[str, Any]] = ()) -> None:
-        self._source = metric_source(replica)
-        self._path = run_dir / self._source
+    def __init__(self, run_dir: RunDir, *, replica: str, reported: Iterable[dict[str, Any]] = ()) -> None:
+        self._path = run_dir.metric_file(replica)
+        self._source = run_dir.name_of(self._path)
         self._replica = replica
         self._known = {(event["time"], event["step"], tag) for event in reported for tag in event["values"]}
         self._seen: tuple[int, int, int] | None = None

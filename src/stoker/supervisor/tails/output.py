@@ -3,8 +3,8 @@
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 
+from stoker.run_dir import RunDir
 from stoker.supervisor.levels import levels
 from stoker.supervisor.spool import Entry, Position
 
@@ -19,11 +19,12 @@ class OutputTail:
     A progress bar redraws its line with carriage returns: of a line that is read at once, only the last state is kept.
     """
 
-    def __init__(self, run_dir: Path, *, replica: str, stream: str, position: Position | None = None) -> None:
-        self.source = output_source(replica, stream)
+    def __init__(self, run_dir: RunDir, *, replica: str, stream: str, position: Position | None = None) -> None:
+        path = run_dir.output(replica, stream)
+        self.source = run_dir.name_of(path)
         self.echo: Callable[[bytes], None] | None = None  # sees every byte as it is read
         self._replica, self._stream = replica, stream
-        self._file = os.open(run_dir / self.source, os.O_RDONLY)
+        self._file = os.open(path, os.O_RDONLY)
         self._offset = position.offset if position else 0
         self._is_open = bool(position and position.is_open)
         self._partial = b""
@@ -98,10 +99,6 @@ class OutputTail:
             "text": block.decode("utf-8", "replace"),
         }
         return Entry(event, Position(self.source, self._offset, self._is_open))
-
-
-def output_source(replica: str, stream: str) -> str:
-    return f"logs/{replica}.{stream}"
 
 
 def _last_states(block: bytes) -> bytes:

@@ -5,12 +5,11 @@ import math
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+from stoker.run_dir import RunDir
 from stoker.supervisor.spool import Entry, Position
 
-SOURCE = "events.jsonl"
 _BLOCK_BYTES = 1 << 20
 _LINE_BYTES = 4 << 20  # longer than this is no event of ours
 _INT64 = 2**63
@@ -22,8 +21,9 @@ _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 class ReportTail:
     """Whole lines of events.jsonl as events; lines that are none become one line of the supervisor's log."""
 
-    def __init__(self, run_dir: Path, *, position: Position | None = None) -> None:
-        self._path = run_dir / SOURCE
+    def __init__(self, run_dir: RunDir, *, position: Position | None = None) -> None:
+        self._path = run_dir.events
+        self._source = run_dir.name_of(self._path)
         self._file = -1
         self._offset = position.offset if position else 0  # behind the last whole line
         self._partial = b""
@@ -68,14 +68,14 @@ class ReportTail:
             if not line.strip():
                 continue
             try:
-                entries.append(Entry(_event(json.loads(line)), Position(SOURCE, self._offset)))
+                entries.append(Entry(_event(json.loads(line)), Position(self._source, self._offset)))
             except _NOT_AN_EVENT as error:
                 bad.append(f"{line[:200].decode('utf-8', 'replace').rstrip()!r}: {_why(error)}")
                 entries += self._after_torn(line)
         if bad:
             more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
             text = f"events.jsonl has a line that is no event and is left out: {bad[0]}{more}"
-            entries.append(Entry(supervisor_log(text, level="WARNING"), Position(SOURCE, self._offset)))
+            entries.append(Entry(supervisor_log(text, level="WARNING"), Position(self._source, self._offset)))
         return entries
 
     def _after_torn(self, line: bytes) -> list[Entry]:
@@ -84,7 +84,7 @@ class ReportTail:
         if start <= 0:
             return []
         try:
-            return [Entry(_event(json.loads(line[start:])), Position(SOURCE, self._offset))]
+            return [Entry(_event(json.loads(line[start:])), Position(self._source, self._offset))]
         except _NOT_AN_EVENT:
             return []
 

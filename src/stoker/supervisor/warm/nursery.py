@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 # What a supervisor loads late, so that user code need not wait for it, is here loaded once for all.
-import stoker.packaging.environment
-import stoker.packaging.package
+import stoker.packaging.environment.cache
+import stoker.packaging.package.archive
 import stoker.supervisor.ship
 import stoker.supervisor.warm.launcher  # noqa: F401
 from stoker.supervisor.__main__ import main as supervise

@@ -134,8 +134,8 @@ def _run(asked: _Run, *, home: "Home") -> int:
     values, code = of_image({}, asked.image, home=home, command=asked.entrypoint, args=args)
     values = with_old_times(values, code, home=home)
     name = name_here("docker")
-    run_dir = home.root / "runs" / "local" / name
-    folder = run_dir / "package"
+    run_dir = home.local_run_dir(name)
+    folder = run_dir.package
     for entry in code.tree.entries:
         place = folder / entry.path
         (place if entry.is_dir else place.parent).mkdir(parents=True, exist_ok=True)
@@ -150,8 +150,7 @@ def _launch(
 ) -> "Launch":
     from stoker.cli.local import launch_here
     from stoker.origin import Origin
-    from stoker.schema.job import EnvironmentSpec, Role
-    from stoker.schema.launch import Replica
+    from stoker.schema.launch import EnvironmentSpec, Replica, Role
 
     environment = values.get("environment", {})
     own = {**environment.get("variables", {}), **variables}

@@ -72,7 +72,7 @@ def submit_task(
     """
     from stoker.compat.mounts import with_links
     from stoker.host.home import Home
-    from stoker.packaging.tree import source_of_directory
+    from stoker.packaging.package.tree import source_of_directory
 
     values = {**_read(arguments, entrypoint), "kind": "command"}
     values["labels"] = {**values.get("labels", {}), TASK: task}

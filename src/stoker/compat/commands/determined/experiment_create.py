@@ -100,7 +100,7 @@ def _add_afterwards(command: Parser) -> None:
 
 def create(arguments: Arguments) -> int:
     from stoker.host.home import Home
-    from stoker.packaging.tree import source_of_directory
+    from stoker.packaging.package.tree import source_of_directory
 
     file = Path(arguments.config)
     template = Path(arguments.template) if arguments.template else None

@@ -58,7 +58,7 @@ def build(parser: Parser) -> None:
 
 def run(arguments: Arguments) -> int:
     from stoker.host.home import Home
-    from stoker.packaging.tree import source_of_directory
+    from stoker.packaging.package.tree import source_of_directory
 
     file = Path(arguments.config)
     reading = _read(arguments, file)

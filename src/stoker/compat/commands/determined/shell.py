@@ -13,13 +13,13 @@ import termios
 import time
 import tty
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stoker.cli.experiment_lookup import all_trials, find_job
 from stoker.compat.commands.determined.cmd import add_task_flags, submit_task
 from stoker.compat.commands.determined.task_verbs import add_task_verbs
 from stoker.errors import StokerError, UsageError
+from stoker.run_dir import RunDir
 from stoker.schema.state import JobState
 from stoker.terminal.output import say
 from stoker.terminal.parser import Arguments, Parser
@@ -96,16 +96,16 @@ def _command(arguments: Arguments) -> str:
 
 def _connect(there: socket.socket, client: "Client", name: str) -> None:
     """To where the job listens, as soon as it does."""
-    from stoker.compat.shells import SOCKET, inside
+    from stoker.compat.shells import inside
 
     while True:
         runs = [run for trial in all_trials(client, name) for run in trial.runs]
-        folder = runs[-1].directory if runs else None
+        shell = RunDir(runs[-1].directory).shell if runs and runs[-1].directory else None
         error = None
-        if folder and Path(folder, SOCKET).exists():
+        if shell is not None and shell.exists():
             try:
-                with inside(folder):
-                    return there.connect(SOCKET)
+                with inside(shell.parent):
+                    return there.connect(shell.name)
             except OSError as refused:
                 error = refused
         # Asked after the socket: a job that was just ended may not listen any more, and not yet be over.

@@ -7,6 +7,7 @@ from stoker.cli.experiment_lookup import all_trials, find_job, find_trial
 from stoker.compat.commands.determined.cmd import add_task_flags, free_port, submit_task
 from stoker.compat.commands.determined.task_verbs import add_open, add_task_verbs
 from stoker.errors import NotFoundError, UsageError
+from stoker.run_dir import RunDir
 from stoker.terminal.output import say
 from stoker.terminal.parser import Arguments, Parser
 
@@ -55,7 +56,7 @@ def event_folders(arguments: Arguments) -> dict[str, Path]:
     found = {}
     for name, trial in wanted:
         for run in trial.runs:
-            folder = Path(run.directory or "/nonexistent") / "tensorboard"
+            folder = RunDir(run.directory or "/nonexistent").tensorboard
             if folder.is_dir():
                 found[f"{name}/{trial.number}"] = folder
     return found

@@ -22,13 +22,13 @@ _KEEP = sa.text("UPDATE jobs SET spec = :spec WHERE number = :number")
 
 def upgrade() -> None:
     connection = op.get_bind()
-    for batch in _batches(connection):
+    for batch in batches(connection):
         changed = [{"number": row.number, "spec": spec} for row in batch if (spec := _moved(row.spec)) is not None]
         if changed:
             connection.execute(_KEEP, changed)
 
 
-def _batches(connection: sa.Connection) -> Iterator[Sequence[sa.Row[Any]]]:
+def batches(connection: sa.Connection) -> Iterator[Sequence[sa.Row[Any]]]:
     after = 0
     while batch := connection.execute(_NEXT, {"after": after, "most": BATCH}).fetchall():
         yield batch

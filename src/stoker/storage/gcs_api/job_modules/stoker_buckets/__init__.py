@@ -1,7 +1,7 @@
 """In the Python of a job: leads TensorFlow's gs:// paths to this machine's buckets, once TensorFlow is imported.
 
 Its own client has Google's host compiled in and heeds no emulator variable; and google-auth of old would ask Google for
-a token. Loaded at the start of a Python that has the variable (packaging/layer.py writes the line that does it), so:
+a token. Loaded at the start of a Python that has the variable (packaging/environment/layer.py writes that line), so:
 the standard library alone, valid on Python 3.7.
 """
 
