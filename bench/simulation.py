@@ -21,7 +21,7 @@ from stoker.schema.event import Checkpoint, Event, EventBatch, Exited, Metric, P
 from stoker.schema.job import JobSpec, Share
 from stoker.schema.launch import Launch
 from stoker.schema.pool import Pool, RayPool
-from stoker.server.live.wakeups import Live
+from stoker.server.live.wakeups import Wakeups
 from stoker.server.scheduling.placement import replicas_for
 from stoker.server.scheduling.scheduler import Scheduler, rest_after
 from stoker.server.store.store import Store
@@ -191,7 +191,7 @@ class SimulatedEngine:
         return Liveness.WAITING if place.node is None else Liveness.ALIVE
 
 
-class Orders(Live):
+class Orders(Wakeups):
     """Hears which runs were told to stop, as their supervisors do by their long polls."""
 
     def __init__(self) -> None:
@@ -233,14 +233,14 @@ class Simulation:
         self.record = Record()
         self._cost = cost
         self._random = random.Random(plan.seed)
-        self._live = Orders()
+        self._wakeups = Orders()
         self._pools = {POOL: self._pool()}
         self.scheduler = Scheduler(
             store,
             engines={f"ray:{POOL}": self.engine},
             pools=self._pools,
             home=home,
-            live=self._live,
+            wakeups=self._wakeups,
             now=self.clock,
             background=AtOnce(),
         )
@@ -330,11 +330,11 @@ class Simulation:
             if run in self.engine.places:
                 self._at(self.engine.places[run].since + self.plan.start_s, self._begin, run)
         self.engine.placed.clear()
-        for run in self._live.heard:
+        for run in self._wakeups.heard:
             if run in self._reported and self._there(run) is not None:  # who is lost is told to stop, too
                 self.record.orders.append(self.clock() - self._reported.pop(run))
             self._obey(run)
-        self._live.heard.clear()
+        self._wakeups.heard.clear()
 
     def _obey(self, run: str) -> None:
         place = self._there(run)

@@ -9,7 +9,7 @@ from stoker.schema.job import JobSpec, Limits, Resources, RestartRules, Share
 from stoker.schema.pool import Pool
 from stoker.schema.record import Run
 from stoker.schema.state import Intent, JobState, RunState, StopReason
-from stoker.server.live.wakeups import Live
+from stoker.server.live.wakeups import Wakeups
 from stoker.server.scheduling.placement import replicas_for
 from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.store.store import Store
@@ -368,7 +368,7 @@ def test_job_that_waits_too_long_fails(world: World) -> None:
 
 def next_server(world: World, home: Home) -> World:
     engines, pools = {"local": world.engine}, {"local": world.pool}
-    scheduler = Scheduler(world.store, engines=engines, pools=pools, home=home, live=Live(), now=world.clock)
+    scheduler = Scheduler(world.store, engines=engines, pools=pools, home=home, wakeups=Wakeups(), now=world.clock)
     return World(world.store, scheduler, world.engine, world.clock, world.pool)
 
 
@@ -417,7 +417,12 @@ def test_run_of_a_pool_that_left_the_config_is_still_tended(world: World, home: 
     world.begin("taxi.1.1")
     other = Pool(name="other", capacity=Share(cpus=1))
     scheduler = Scheduler(
-        world.store, engines={"local": world.engine}, pools={"other": other}, home=home, live=Live(), now=world.clock
+        world.store,
+        engines={"local": world.engine},
+        pools={"other": other},
+        home=home,
+        wakeups=Wakeups(),
+        now=world.clock,
     )
     after = World(world.store, scheduler, world.engine, world.clock, world.pool)
     after._seq = world._seq

@@ -21,11 +21,11 @@ from stoker.schema.job import JobSpec, Share
 from stoker.schema.launch import Launch
 from stoker.schema.state import JobState
 from stoker.server.scheduling.launch import build_launch
-from stoker.server.store.base import JobFilter, NewJob, Store
 from stoker.server.store.dialect import open_database, open_sqlite
 from stoker.server.store.migrate import MIGRATIONS, revision_of
 from stoker.server.store.migrations.versions import v0006_origin
-from stoker.server.store.sql import open_store
+from stoker.server.store.store import Store, open_store
+from stoker.server.store.values import JobQuery, NewJob
 from stoker.supervisor.variables import command as words_of
 from tests.postgres import Cluster
 
@@ -76,7 +76,7 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 
 def test_store_opens_with_every_job_as_it_was(old: Store) -> None:
-    states = {job.id: job.state for job in old.jobs(JobFilter())}
+    states = {job.id: job.state for job in old.pages.find_jobs(JobQuery()).jobs}
 
     ended = dict.fromkeys(("digits_1", "aip_done", "aip_plain"), JobState.SUCCEEDED)
     waiting = dict.fromkeys(("digits_2", "digits_3", "aip_queued"), JobState.QUEUED)

@@ -23,7 +23,7 @@ from stoker.errors import ConflictError, StokerError, UsageError
 from stoker.host.home import Home, ServerAddress
 from stoker.host.locks import try_lock
 from stoker.server.app import Server, create_app
-from stoker.server.live.wakeups import Live
+from stoker.server.live.wakeups import Wakeups
 from stoker.server.scheduling.pools import Engines, Pools
 from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.settings import DATABASE_VARIABLE, Settings, load_settings
@@ -109,7 +109,7 @@ class _Web(uvicorn.Server):
         self._listener = listener
         self._idle_exit_s = settings.idle_exit_s
         self._exit_code = 0
-        self._live = Live()
+        self._wakeups = Wakeups()
         self._address = ServerAddress(url=_url(listener), token=home.token(), pid=os.getpid())
         self._presence = _Presence(create_app(self._parts(settings)))
         super().__init__(
@@ -170,7 +170,7 @@ class _Web(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._forget()
-        self._live.close()  # followers and supervisors that wait are answered, or they would hold the door open
+        self._wakeups.close()  # followers and supervisors that wait are answered, or they would hold the door open
         await super().shutdown(sockets)
 
     def _forget(self) -> None:
@@ -182,13 +182,13 @@ class _Web(uvicorn.Server):
         pools = Pools(
             settings, config=config, engines=engines, load=lambda: load_settings(config, capacity=local_capacity)
         )
-        scheduler = Scheduler(self._store, engines=engines, pools=pools, home=self._home, live=self._live)
-        pools.start(scheduler.wake, seen_anew=self._live.pools_changed)
+        scheduler = Scheduler(self._store, engines=engines, pools=pools, home=self._home, wakeups=self._wakeups)
+        pools.start(scheduler.wake, seen_anew=self._wakeups.pools_changed)
         return Server(
             store=self._store,
             scheduler=scheduler,
             clusters=pools,
-            live=self._live,
+            wakeups=self._wakeups,
             settings=settings,
             home=self._home,
             token=self._address.token,

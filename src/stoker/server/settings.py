@@ -175,14 +175,14 @@ def _check_artifacts(config: Config, path: Path) -> None:
     urls = {name: pool.artifacts for name, pool in config.pools.items() if pool.artifacts is not None}
     if not urls:
         return
-    from stoker.storage import Place, Storage  # noqa: PLC0415 -- few homes need it
+    from stoker.storage import Storage, StorageUrl  # noqa: PLC0415 -- few homes need it
 
     buckets = Storage(path.parent).buckets
     problems = [
-        f"pools.{name}.artifacts: {buckets.where(Place.parse(url))}. Nodes would have a folder each: map it under"
+        f"pools.{name}.artifacts: {buckets.where(StorageUrl.parse(url))}. Nodes would have a folder each: map it under"
         " [storage.buckets] to what all of them reach"
         for name, url in urls.items()
-        if buckets.is_by_default(Place.parse(url))
+        if buckets.is_by_default(StorageUrl.parse(url))
     ]
     if problems:
         raise ConfigError(f"{path} has {len(problems)} bad field{'s' if len(problems) > 1 else ''}:", problems)

@@ -53,7 +53,7 @@ def prepare(
     Takes a few milliseconds and starts nothing when it was made before. Two that want the same one at the same time
     make it once. UsageError when the needs cannot be met; StokerError when an install fails.
     """
-    order = _Order.of(spec, home)
+    order = _Request.of(spec, home)
     if order.choice.note:
         say(order.choice.note)
     ready = order.find()
@@ -74,11 +74,11 @@ def resolve(
     For submit: takes milliseconds and starts nothing when it was found out before. `archives` are the spec's, where
     they are not in HOME yet.
     """
-    return _resolve(_Order.of(spec, home), archives)
+    return _resolve(_Request.of(spec, home), archives)
 
 
 @dataclass(frozen=True, slots=True)
-class _Order:
+class _Request:
     """An environment that is wanted."""
 
     needs: Needs
@@ -88,7 +88,7 @@ class _Order:
     key: str
 
     @classmethod
-    def of(cls, spec: EnvironmentSpec | Mapping[str, Any], home: Home) -> "_Order":
+    def of(cls, spec: EnvironmentSpec | Mapping[str, Any], home: Home) -> "_Request":
         needs = Needs.of(spec)
         choice = choose(home, runtime=needs.runtime, python=needs.python)
         provided = provided_folder(home)
@@ -139,7 +139,7 @@ class _Order:
         )
 
 
-def _resolve(order: _Order, archives: Sequence[Path] | None) -> Resolution:
+def _resolve(order: _Request, archives: Sequence[Path] | None) -> Resolution:
     if not order.needs.requirements and not order.needs.archives:
         return Resolution("none")
     known = remembered(order.home, order.key)
@@ -158,7 +158,7 @@ def _resolve(order: _Order, archives: Sequence[Path] | None) -> Resolution:
     return resolution
 
 
-def _make(order: _Order, *, say: Say) -> tuple[str, ...]:
+def _make(order: _Request, *, say: Say) -> tuple[str, ...]:
     resolution = _resolve(order, None)
     if resolution.lines:
         say(f"Installing on top of {order.runtime}: {', '.join(resolution.labels)}")

@@ -24,7 +24,7 @@ from stoker.schema.registry import CHECKPOINT, NewVersion, Reference, Version
 from stoker.server.registry.code import unpack_code
 from stoker.server.registry.sources import Source, source_of_job
 from stoker.server.store.store import Store
-from stoker.storage import Place, Storage
+from stoker.storage import Storage, StorageUrl
 
 MAX_FILES = 1000  # AI Platform's own limit
 
@@ -183,7 +183,7 @@ def _copy(storage: Storage, source: Source, into: Path) -> None:
         raise UsageError(
             f"{source.url} holds {len(found)} files; a model has at most {MAX_FILES}. Give its own folder."
         )
-    is_file = len(found) == 1 and found[0].url == str(Place.parse(base))
+    is_file = len(found) == 1 and found[0].url == str(StorageUrl.parse(base))
     storage.copy(base, f"{into}/", recursive=not is_file)
 
 

@@ -60,7 +60,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class StopOrder:
     """Tell a run's supervisor to stop it."""
 
     run: str
@@ -102,14 +102,14 @@ class Continue:
     trial: int
 
 
-Action = Start | Find | Move | Order | Collect | Abandon | Withdraw | Continue
+Action = Start | Find | Move | StopOrder | Collect | Abandon | Withdraw | Continue
 
 
 def decide(snapshot: Snapshot, now: float) -> tuple[Action, ...]:
     """What is to be done, in order: first what ends or stops, then what starts."""
     tended = [_tend(job, trial, snapshot, now) for job in snapshot.jobs for trial in job.trials]
     places = list(_queue(snapshot, now))
-    orders = [Order(run, StopReason.PREEMPT) for place in places for run in place.takes]
+    orders = [StopOrder(run, StopReason.PREEMPT) for place in places for run in place.takes]
     starts = [Start(place.trial.run.id) for place in places if place.starts]
     return (*(action for action in tended if action is not None), *orders, *starts)
 
@@ -186,7 +186,7 @@ def _tend_live(job: JobNow, trial: TrialNow, snapshot: Snapshot, now: float) -> 
     if run.id in snapshot.waiting:
         return _tend_waiting(job, run, snapshot.waiting[run.id], now)
     if job.intent is not Intent.RUN and run.stop is None:
-        return Order(run.id, _REASONS[job.intent])
+        return StopOrder(run.id, _REASONS[job.intent])
     if run.state is RunState.STARTING and run.phase is Phase.USER_CODE:
         return Move(run.id, RunState.RUNNING)
     return None

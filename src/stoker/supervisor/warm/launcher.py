@@ -137,7 +137,7 @@ class Zygotes:
         folders = [first, *map(Path, roots)]
         self._folder.mkdir(mode=0o700, exist_ok=True)
         own, imports = self._look(found, folders, cwd)
-        order = _Order(self._folder, python, _lasting(environment, volatile, roots), imports)
+        order = _ZygoteRequest(self._folder, python, _lasting(environment, volatile, roots), imports)
         request = Request(
             **found._asdict(),
             words=list(words),
@@ -179,7 +179,7 @@ class Zygotes:
             replace_file(known, json.dumps({"own": own, "imports": imports}))
         return own, imports
 
-    def _connect(self, order: "_Order") -> socket.socket | None:
+    def _connect(self, order: "_ZygoteRequest") -> socket.socket | None:
         give_up = time.monotonic() + _WAIT_S
         has_started = False
         while True:
@@ -202,7 +202,7 @@ class Zygotes:
             time.sleep(_LOOK_S)
 
 
-class _Order:
+class _ZygoteRequest:
     """A zygote that is wanted."""
 
     def __init__(self, folder: Path, python: Path, environment: dict[str, str], imports: list[list[Any]]) -> None:
