@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from stoker.errors import ConfigError
 from stoker.schema.job import JobSpec
+from stoker.submission import job_file
 
 
 def spec(**fields: Any) -> JobSpec:
@@ -79,5 +80,7 @@ def test_an_environment_is_as_of_a_date_however_yaml_reads_it() -> None:
 
     assert as_of(date(2020, 1, 15)) == as_of("2020-01-15") == "2020-01-15"
     assert as_of("auto") == "auto"
+    document = {"environment": {"as_of": date(2020, 1, 15)}}
+    assert job_file.read(document, source="stoker.yaml").values["environment"] == {"as_of": "2020-01-15"}
     with pytest.raises(ConfigError, match="as_of must be a date like 2020-01-15, auto or today"):
         as_of("last summer")

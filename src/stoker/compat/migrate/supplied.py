@@ -14,12 +14,12 @@ from stoker.packaging.environment.runtimes import choose, list_runtimes
 from stoker.packaging.package.project import read_project
 from stoker.packaging.package.requirements import name_of
 from stoker.packaging.package.tree import source_of_directory, walk
-from stoker.submission.reading import Values, overlay
+from stoker.submission.reading import EnvironmentValues, JobValues, overlay
 
 
 def with_supply(
-    directory: Directory, values: Values, findings: list[Finding], home: Home, *, look_up: bool
-) -> tuple[Values, Supply | None]:
+    directory: Directory, values: JobValues, findings: list[Finding], home: Home, *, look_up: bool
+) -> tuple[JobValues, Supply | None]:
     """The job with a Python and libraries of its time, and what was found of them added to `findings`."""
     tree = walk(source_of_directory(directory.root))
     environment = values.get("environment", {})
@@ -51,7 +51,9 @@ def with_supply(
     old = next((use for use in directory.uses if is_of_old(use.name)), None)
     if supply.as_of and python:
         findings.append(_of_era(old, supply.as_of, python, supply.libraries, home))
-    needs: Values = {name: value for name, value in (("python", python), ("as_of", supply.as_of)) if value}
+    needs: EnvironmentValues = {"python": python} if python else {}
+    if supply.as_of:
+        needs["as_of"] = supply.as_of
     given = [line for line in supply.libraries if name_of(line) not in refused]
     if given:
         needs["requirements"] = [*environment.get("requirements", ()), *given]
