@@ -22,7 +22,10 @@ WHOLE = Launch(
     package="0" * 64,
     import_roots=("src",),
     environment=EnvironmentSpec(
-        runtime="2.1", requirements=("tiny",), archives=(Archive(hash="ab", filename="x.whl"),), variables={"A": "b"}
+        runtime="2.1",
+        requirements=("tiny",),
+        archives=(Archive(hash="ab" * 32, filename="x.whl"),),
+        variables={"A": "b"},
     ),
     command=("python", "task.py"),
     args=("--epochs", "3"),

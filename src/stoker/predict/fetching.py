@@ -25,7 +25,7 @@ def local_folder(model_dir: str | os.PathLike[str], *, home: Home) -> Path:
     here = storage.local_path(text)
     if here is not None and here.is_dir():
         return here
-    return _fetched(text, storage, home.root / "cache" / "models")
+    return _fetched(text, storage, home.cache / "models")
 
 
 def _fetched(url: str, storage: Storage, cache: Path) -> Path:

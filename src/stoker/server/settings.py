@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from stoker.errors import ConfigError, NotFoundError
-from stoker.schema.job import Amount, RoleSpec, Share
+from stoker.schema.job import NOTHING, Amount, RoleSpec, Share
 from stoker.schema.launch import Role
 from stoker.schema.model import Model
 from stoker.schema.pool import DEFAULT_TIERS, Pool, RayPool, Tier
@@ -202,7 +202,7 @@ def _pool(name: str, config: PoolConfig, machine: Share, server_url: str | None)
         name=name,
         engine=config.engine,
         # What a cluster has is not known before it is asked; what is written is the most to be taken of it.
-        capacity=written if config.engine == "local" else Share(cpus=0, memory_gb=0, gpus=0),
+        capacity=written if config.engine == "local" else NOTHING,
         most=written if config.engine == "ray" else many,
         gpu_types=config.gpu_types,
         tiers={**DEFAULT_TIERS, **{tier: _tier(tier, roles) for tier, roles in tiers.items()}},

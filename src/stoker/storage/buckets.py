@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from stoker.host.home import Home
 from stoker.storage.bucket import BucketFolder
 from stoker.storage.credentials import CREDENTIALS, has_credentials
 from stoker.storage.files import Files
@@ -101,7 +102,7 @@ class Buckets:
             target,
             bucket=place.bucket,
             url=place.bucket_url,
-            spool=self._home / "buckets" / ".spool",
+            spool=Home(self._home).buckets / ".spool",
             environment=self._environment,
         )
 
@@ -110,7 +111,7 @@ class Buckets:
         target = self._settings.buckets.get(f"{scheme}://*")
         if target is not None:
             return Path(target.path) if target.scheme == "file" else None
-        return self._home / "buckets" if scheme == "gs" and not has_credentials(self._environment) else None
+        return Home(self._home).buckets if scheme == "gs" and not has_credentials(self._environment) else None
 
     def _is_set(self, place: StorageUrl) -> bool:
         return self._settings.find(place.scheme, place.bucket) is not None

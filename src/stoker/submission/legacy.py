@@ -9,8 +9,8 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
+from stoker.atomic import replace_file
 from stoker.errors import UsageError
-from stoker.host.home import write_private
 from stoker.submission.reading import Values, origin_of, overlay
 from stoker.terminal.output import say
 
@@ -29,7 +29,7 @@ def with_old_times(values: Values, code: "Code", *, home: "Home") -> Values:
     """The job with the requirements and the Python that its code needs and does not name."""
     own = [*code.project.requirements, *values.get("environment", {}).get("requirements", ())]
     files = _sources(code)
-    memory = home.root / "projects" / f"{_key(values, own, files, home)}.supply.json"
+    memory = home.projects / f"{_key(values, own, files, home)}.supply.json"
     found = _remembered(memory)
     if found is None:
         from stoker.compat.eras.supply import Program
@@ -65,7 +65,7 @@ def _find_out(program: "Program", memory: "Path", *, home: "Home") -> Values:
     }
     if supply.is_settled:
         memory.parent.mkdir(parents=True, exist_ok=True)
-        write_private(memory, json.dumps(found))
+        replace_file(memory, json.dumps(found), mode=0o600)
     return found
 
 

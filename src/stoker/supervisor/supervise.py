@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from stoker.atomic import replace_file
 from stoker.errors import StokerError
 from stoker.host import processes
 from stoker.host.home import Home
@@ -304,9 +305,7 @@ class Supervision:
         is_over = bool(self._failures) or self._replicas.is_winding_down
         if self.stop.reason is not None and self._stopped_for is None and not is_over:
             reason = self._stop_for(self.stop.reason)
-            unfinished = self._run_dir.stop.with_name(".stop")
-            unfinished.write_text(f"{reason}\n")
-            unfinished.replace(self._run_dir.stop)
+            replace_file(self._run_dir.stop, f"{reason}\n")
             self._replicas.stop(self._running_names(), grace_s=self._launch.grace_s)
             self._say(f"Told to stop ({reason}): asked user code to end within {self._launch.grace_s:g} s.")
         if self.stop.reason is not None and self._replicas.running:

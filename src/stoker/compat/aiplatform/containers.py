@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stoker.atomic import replace_file
 from stoker.errors import UsageError
 from stoker.submission.reading import Values, overlay
 from stoker.terminal.output import say
@@ -81,7 +82,7 @@ def _plain(image: str) -> str:
 
 
 def _file(home: "Home") -> Path:
-    return home.root / "shim" / "images.json"
+    return home.shim / "images.json"
 
 
 def _read(home: "Home") -> dict[str, list[str]]:
@@ -93,7 +94,6 @@ def _read(home: "Home") -> dict[str, list[str]]:
 
 
 def _write(home: "Home", images: dict[str, list[str]]) -> None:
-    from stoker.host.home import write_private
 
     _file(home).parent.mkdir(parents=True, exist_ok=True)
-    write_private(_file(home), json.dumps(images, indent=1))
+    replace_file(_file(home), json.dumps(images, indent=1), mode=0o600)

@@ -116,7 +116,7 @@ class Registry:
 
     @contextmanager
     def _draft(self) -> Iterator[Path]:
-        drafts = self.home.root / "models" / ".drafts"
+        drafts = self.home.models / ".drafts"
         with self._lock:
             if not self._is_swept:  # what a killed server left
                 shutil.rmtree(drafts, ignore_errors=True)
@@ -130,7 +130,7 @@ class Registry:
 
     def _put(self, storage: Storage, draft: Path, card: ModelCard, *, model: str, name: str) -> tuple[str, ModelCard]:
         """Where the version's files are from now on, and the card with them. What was there belongs to nobody."""
-        folder = self.home.root / "models" / model / name if self.url is None else draft / name
+        folder = self.home.models / model / name if self.url is None else draft / name
         card = bundle.write(folder, card, lambda into: _move(draft / "files", into))
         if self.url is None:
             return str(folder), card
