@@ -13,7 +13,7 @@ from stoker.host.home import Home
 from stoker.schema.event import Exited, Metric, Phase, PhaseStarted
 from stoker.schema.job import Share
 from stoker.schema.pool import Pool
-from stoker.server.live.wakeups import Live
+from stoker.server.live.wakeups import Wakeups
 from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.store.store import open_store
 from tests.server.fakes import FakeClock, FakeEngine
@@ -54,7 +54,9 @@ def measure(folder: Path, *, trials: int, at_once: int):
     store = open_store(home.database)
     pool = Pool(name="local", capacity=Share(cpus=at_once, memory_gb=64, gpus=0))
     engine, clock = FakeEngine(), FakeClock()
-    scheduler = Scheduler(store, engines={"local": engine}, pools={"local": pool}, home=home, live=Live(), now=clock)
+    scheduler = Scheduler(
+        store, engines={"local": engine}, pools={"local": pool}, home=home, wakeups=Wakeups(), now=clock
+    )
     cluster = Cluster(store, scheduler, engine, clock, pool)
     search = {"sampler": "random", "stopping": {"name": "asha", "max_time": 64}, "metric": "loss"}
     cluster.submit({**search, "max_trials": trials, "max_concurrent_trials": at_once})

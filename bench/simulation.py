@@ -20,8 +20,9 @@ from stoker.host.home import Home
 from stoker.schema.event import Checkpoint, Event, EventBatch, Exited, Metric, Phase, PhaseStarted
 from stoker.schema.job import JobSpec, Share
 from stoker.schema.launch import Launch
-from stoker.schema.pool import Pool, RayPool, replicas_for, total
-from stoker.server.live.wakeups import Live
+from stoker.schema.pool import Pool, RayPool
+from stoker.server.live.wakeups import Wakeups
+from stoker.server.scheduling.placement import replicas_for
 from stoker.server.scheduling.scheduler import Scheduler, rest_after
 from stoker.server.store.store import Store
 from stoker.server.store.values import NewJob
@@ -190,7 +191,7 @@ class SimulatedEngine:
         return Liveness.WAITING if place.node is None else Liveness.ALIVE
 
 
-class Orders(Live):
+class Orders(Wakeups):
     """Hears which runs were told to stop, as their supervisors do by their long polls."""
 
     def __init__(self) -> None:
@@ -232,14 +233,14 @@ class Simulation:
         self.record = Record()
         self._cost = cost
         self._random = random.Random(plan.seed)
-        self._live = Orders()
+        self._wakeups = Orders()
         self._pools = {POOL: self._pool()}
         self.scheduler = Scheduler(
             store,
             engines={f"ray:{POOL}": self.engine},
             pools=self._pools,
             home=home,
-            live=self._live,
+            wakeups=self._wakeups,
             now=self.clock,
             background=AtOnce(),
         )
@@ -281,7 +282,7 @@ class Simulation:
             search |= {"stopping": {"name": "asha", "max_time": MAX_STEPS}, "max_concurrent_trials": at_once}
         for name in self.names:
             spec = JobSpec.model_validate({"name": name, "module": "trainer.task", "search": search})
-            need = total(replicas_for(spec.resources, self._pools[POOL]))
+            need = Share.total(replicas_for(spec.resources, self._pools[POOL]))
             self.store.add_job(NewJob(spec=spec, owner="ada", pool=POOL, need=need), now=self.clock())
 
     def _tick(self) -> float | None:
@@ -329,11 +330,11 @@ class Simulation:
             if run in self.engine.places:
                 self._at(self.engine.places[run].since + self.plan.start_s, self._begin, run)
         self.engine.placed.clear()
-        for run in self._live.heard:
+        for run in self._wakeups.heard:
             if run in self._reported and self._there(run) is not None:  # who is lost is told to stop, too
                 self.record.orders.append(self.clock() - self._reported.pop(run))
             self._obey(run)
-        self._live.heard.clear()
+        self._wakeups.heard.clear()
 
     def _obey(self, run: str) -> None:
         place = self._there(run)

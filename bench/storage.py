@@ -123,7 +123,7 @@ def copy_by_gcsfs(url: str, source: str) -> float:
 
 
 def copy_by_stoker(home: Path, source: str) -> float:
-    from stoker.storage.access import Storage
+    from stoker.storage.storage import Storage
 
     storage = Storage(home, environment={})
     start = time.perf_counter()

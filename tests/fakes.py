@@ -30,7 +30,9 @@ class FakeServer:
         self.fail_next = 0  # answer so many event batches with 500, after having stored them: the ack is lost
         self._stop: str | None = None
         self._changed = threading.Condition()
-        self.asked_for = threading.Event()  # somebody waits for something under /held/, which never comes
+        self.asked_for = (
+            threading.Event()
+        )  # somebody waits for something under /held/ or called held.whl, which never comes
         self._slow = threading.Event()
         self._slow.set()
         self._http: ThreadingHTTPServer | None = None
@@ -138,7 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
-        if "/held/" in path:
+        if "/held/" in path or path.endswith("/held.whl"):
             self.fake.hold()
         if path.endswith("/orders"):
             run = path.split("/")[4]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, Union
+
+from stoker.atomic import replace_file
 
 
 class RunDir:
@@ -44,10 +45,7 @@ class RunDir:
     def write_launch(self, text: str) -> None:
         """Write run.json, whole or not at all; makes the directory."""
         self.path.mkdir(parents=True, exist_ok=True)
-        # Threads may write it at once, and so may machines that share a disk.
-        partial = self.path / ".run.json.{}.{:.0f}".format(os.getpid(), time.time() * 1e9)
-        partial.write_text(text)
-        partial.replace(self.launch)
+        replace_file(self.launch, text)
 
     def read_launch(self) -> Dict[str, Any]:
         """The JSON object in run.json, as this version writes it; OSError or ValueError if there is none."""

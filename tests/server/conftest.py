@@ -16,7 +16,7 @@ from stoker.host.home import Home, ServerAddress
 from stoker.schema.job import Share
 from stoker.schema.pool import Pool
 from stoker.server.app import Server, create_app
-from stoker.server.live.wakeups import Live
+from stoker.server.live.wakeups import Wakeups
 from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.settings import Settings
 from stoker.server.store.store import Store, open_store
@@ -73,16 +73,18 @@ def settings(pool: Pool) -> Settings:
 
 
 @pytest.fixture
-def live() -> Live:
-    return Live()
+def wakeups() -> Wakeups:
+    return Wakeups()
 
 
 @pytest.fixture
 def scheduler(
-    store: Store, engine: FakeEngine, settings: Settings, home: Home, clock: FakeClock, live: Live
+    store: Store, engine: FakeEngine, settings: Settings, home: Home, clock: FakeClock, wakeups: Wakeups
 ) -> Scheduler:
     engines = {"local": engine}
-    return Scheduler(store, engines=engines, pools=settings.pools, home=home, live=live, now=clock, background=AtOnce())
+    return Scheduler(
+        store, engines=engines, pools=settings.pools, home=home, wakeups=wakeups, now=clock, background=AtOnce()
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +101,13 @@ class Served:
 
 @pytest.fixture
 def served(
-    store: Store, scheduler: Scheduler, settings: Settings, home: Home, clock: FakeClock, live: Live
+    store: Store, scheduler: Scheduler, settings: Settings, home: Home, clock: FakeClock, wakeups: Wakeups
 ) -> Iterator[Served]:
     left = threading.Event()
     parts = Server(
         store=store,
         scheduler=scheduler,
-        live=live,
+        wakeups=wakeups,
         settings=settings,
         home=home,
         token=TOKEN,
@@ -131,7 +133,7 @@ def serving(parts: Server) -> Iterator[str]:
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
-        parts.live.close()
+        parts.wakeups.close()
         web.should_exit = True
         thread.join(timeout=60)
         listener.close()

@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stoker.schema.event import Checkpoint, Event, EventBatch, Exited, InvalidHp, Metric, Phase, PhaseStarted
-from stoker.schema.job import JobSpec
+from stoker.schema.job import JobSpec, Share
 from stoker.schema.launch import Launch
-from stoker.schema.pool import Pool, replicas_for, total
+from stoker.schema.pool import Pool
 from stoker.schema.state import StopReason
 from stoker.search.base import Asked, Ended, Reported
 from stoker.search.searcher import build_searcher
+from stoker.server.scheduling.placement import replicas_for
 from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.store.store import Store
 from stoker.server.store.values import NewJob
@@ -52,7 +53,7 @@ class Cluster:
         space = search.setdefault("space", {"x": {"type": "double", "min": 0, "max": 1}})
         assert space
         spec = JobSpec.model_validate({"name": name, "module": "trainer.task", "search": search, **fields})
-        need = total(replicas_for(spec.resources, self.pool))
+        need = Share.total(replicas_for(spec.resources, self.pool))
         self.store.add_job(NewJob(spec=spec, owner="ada", pool="local", need=need), now=self.clock())
 
     def settle(self) -> None:

@@ -16,9 +16,9 @@ from stoker.server.scheduling.decide import (
     Continue,
     Find,
     Move,
-    Order,
     Snapshot,
     Start,
+    StopOrder,
     decide,
     explain,
     used,
@@ -145,7 +145,7 @@ def test_running_run_is_left_alone() -> None:
 @pytest.mark.parametrize("state", LIVE)
 @pytest.mark.parametrize(("intent", "reason"), [(Intent.STOP, StopReason.CANCEL), (Intent.PAUSE, StopReason.PAUSE)])
 def test_live_run_is_told_to_stop_when_the_user_wants_it(state: RunState, intent: Intent, reason: StopReason) -> None:
-    assert decided(a_job(run=a_live_run(state), intent=intent)) == Order("job_1.1.1", reason)
+    assert decided(a_job(run=a_live_run(state), intent=intent)) == StopOrder("job_1.1.1", reason)
 
 
 @pytest.mark.parametrize("intent", list(Intent))

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from stoker.server.live.wakeups import Live
+from stoker.server.live.wakeups import Wakeups
 from stoker.server.page_bundle import bundle
 from stoker.server.page_files import files_of_page
 from stoker.server.routes.page import ADDRESSES
@@ -71,5 +71,5 @@ def test_what_the_page_of_a_job_asks_for_is_made_when_somebody_who_may_opens_it(
     assert prepared == ["taxi"]
 
 
-def test_preparing_for_a_job_that_there_is_not_is_nobodys_trouble(store: Store, live: Live) -> None:
-    TrialColumns(store, live).prepare("nobody")
+def test_preparing_for_a_job_that_there_is_not_is_nobodys_trouble(store: Store, wakeups: Wakeups) -> None:
+    TrialColumns(store, wakeups).prepare("nobody")

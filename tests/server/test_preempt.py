@@ -5,7 +5,7 @@ from dataclasses import replace
 from stoker.schema.job import Share
 from stoker.schema.pool import Pool, RayPool
 from stoker.schema.state import Intent, RunState, StopReason
-from stoker.server.scheduling.decide import Action, Order, Snapshot, Start, Withdraw, decide, explain
+from stoker.server.scheduling.decide import Action, Snapshot, Start, StopOrder, Withdraw, decide, explain
 from stoker.server.store.values import JobNow, RunNow, TrialNow
 
 NOW = 1000.0
@@ -45,8 +45,8 @@ def decided(*jobs: JobNow, **more: object) -> tuple[Action, ...]:
     return decide(a_snapshot(*jobs, **more), NOW)  # type: ignore[arg-type]
 
 
-def preempted(number: int) -> Order:
-    return Order(f"job_{number}.1.1", StopReason.PREEMPT)
+def preempted(number: int) -> StopOrder:
+    return StopOrder(f"job_{number}.1.1", StopReason.PREEMPT)
 
 
 def test_job_takes_the_place_of_the_least_urgent_and_then_the_newest() -> None:

@@ -6,10 +6,11 @@ from stoker.errors import StokerError
 from stoker.host.home import Home
 from stoker.schema.event import Checkpoint, Event, EventBatch, Exited, Log, Phase, PhaseStarted
 from stoker.schema.job import JobSpec, Limits, Resources, RestartRules, Share
-from stoker.schema.pool import Pool, replicas_for, total
+from stoker.schema.pool import Pool
 from stoker.schema.record import Run
 from stoker.schema.state import Intent, JobState, RunState, StopReason
-from stoker.server.live.wakeups import Live
+from stoker.server.live.wakeups import Wakeups
+from stoker.server.scheduling.placement import replicas_for
 from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.store.store import Store
 from stoker.server.store.values import LogFilter, NewJob
@@ -30,7 +31,7 @@ class World:
 
     def submit(self, name: str = "taxi", **fields: object) -> None:
         spec = JobSpec.model_validate({"name": name, "module": "trainer.task", **fields})
-        need = total(replicas_for(spec.resources, self.pool))
+        need = Share.total(replicas_for(spec.resources, self.pool))
         self.store.add_job(NewJob(spec=spec, owner="ada", pool="local", need=need), now=self.clock())
 
     def settle(self) -> None:
@@ -367,7 +368,7 @@ def test_job_that_waits_too_long_fails(world: World) -> None:
 
 def next_server(world: World, home: Home) -> World:
     engines, pools = {"local": world.engine}, {"local": world.pool}
-    scheduler = Scheduler(world.store, engines=engines, pools=pools, home=home, live=Live(), now=world.clock)
+    scheduler = Scheduler(world.store, engines=engines, pools=pools, home=home, wakeups=Wakeups(), now=world.clock)
     return World(world.store, scheduler, world.engine, world.clock, world.pool)
 
 
@@ -416,7 +417,12 @@ def test_run_of_a_pool_that_left_the_config_is_still_tended(world: World, home: 
     world.begin("taxi.1.1")
     other = Pool(name="other", capacity=Share(cpus=1))
     scheduler = Scheduler(
-        world.store, engines={"local": world.engine}, pools={"other": other}, home=home, live=Live(), now=world.clock
+        world.store,
+        engines={"local": world.engine},
+        pools={"other": other},
+        home=home,
+        wakeups=Wakeups(),
+        now=world.clock,
     )
     after = World(world.store, scheduler, world.engine, world.clock, world.pool)
     after._seq = world._seq

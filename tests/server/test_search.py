@@ -10,7 +10,7 @@ from stoker.schema.event import Metric
 from stoker.schema.pool import Pool
 from stoker.schema.search import SearchSpec
 from stoker.schema.state import Intent, JobState, RunState, StopReason
-from stoker.server.live.wakeups import Live
+from stoker.server.live.wakeups import Wakeups
 from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.searches.search import check_search
 from stoker.server.searches.status import search_status
@@ -363,7 +363,7 @@ def test_search_goes_on_after_its_server_was_killed_at_any_write(
     def a_scheduler(over: Any) -> Scheduler:
         pools = {"local": pool}
         return Scheduler(
-            over, engines={"local": engine}, pools=pools, home=home, live=Live(), now=clock, background=AtOnce()
+            over, engines={"local": engine}, pools=pools, home=home, wakeups=Wakeups(), now=clock, background=AtOnce()
         )
 
     cluster = Cluster(store, a_scheduler(store), engine, clock, pool)

@@ -13,7 +13,7 @@ from stoker.schema.event import EventBatch, Exited, Phase, PhaseStarted
 from stoker.schema.job import JobSpec, RestartRules, Share
 from stoker.schema.pool import Pool
 from stoker.schema.state import Intent, RunState
-from stoker.server.live.wakeups import Live
+from stoker.server.live.wakeups import Wakeups
 from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.store.store import Store, open_store
 from stoker.server.store.values import NewJob
@@ -107,7 +107,9 @@ def play(home: Home, plan: dict[int, str], fuse: Fuse, wants: Intent = Intent.RU
 
     def a_server(fuse: Fuse) -> Scheduler:
         engines: dict[str, Engine] = {"local": FusedEngine(engine, fuse)}  # type: ignore[dict-item]
-        return Scheduler(fuse.around(store), engines=engines, pools={"local": POOL}, home=home, live=Live(), now=clock)
+        return Scheduler(
+            fuse.around(store), engines=engines, pools={"local": POOL}, home=home, wakeups=Wakeups(), now=clock
+        )
 
     server = a_server(fuse)
     for round in range(60):

@@ -16,15 +16,16 @@ from stoker.compat.commands.determined.experiment_keeping import document_of
 from stoker.context import Context
 from stoker.host.home import Home
 from stoker.origin import Platform, TrainerSettings
+from stoker.run_dir import RunDir
 from stoker.schema.job import JobSpec, Share
+from stoker.schema.launch import Launch
 from stoker.schema.state import JobState
 from stoker.server.scheduling.launch import build_launch
-from stoker.server.store.base import JobFilter, NewJob, Store
 from stoker.server.store.dialect import open_database, open_sqlite
 from stoker.server.store.migrate import MIGRATIONS, revision_of
 from stoker.server.store.migrations.versions import v0006_origin
-from stoker.server.store.sql import open_store
-from stoker.supervisor.plan import Plan
+from stoker.server.store.store import Store, open_store
+from stoker.server.store.values import JobQuery, NewJob
 from stoker.supervisor.variables import command as words_of
 from tests.postgres import Cluster
 
@@ -75,7 +76,7 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 
 def test_store_opens_with_every_job_as_it_was(old: Store) -> None:
-    states = {job.id: job.state for job in old.jobs(JobFilter())}
+    states = {job.id: job.state for job in old.pages.find_jobs(JobQuery()).jobs}
 
     ended = dict.fromkeys(("digits_1", "aip_done", "aip_plain"), JobState.SUCCEEDED)
     waiting = dict.fromkeys(("digits_2", "digits_3", "aip_queued"), JobState.QUEUED)
@@ -198,10 +199,10 @@ def a_run(path: Path, name: str) -> Path:
 
 
 def test_run_on_disk_is_read_by_the_supervisor(tmp_path: Path) -> None:
-    plan = Plan.read(a_run(tmp_path, "container") / "run.json")
+    launch = Launch.read(RunDir(a_run(tmp_path, "container")))
 
-    assert plan.data == {}
-    assert words_of(plan, Path("/py")) == ["/py", "main.py", "--epochs", "3", "--job-dir", "/home/ada/out"]
+    assert launch.data == {}
+    assert words_of(launch, Path("/py")) == ["/py", "main.py", "--epochs", "3", "--job-dir", "/home/ada/out"]
 
 
 def test_run_on_disk_is_read_by_the_context(tmp_path: Path) -> None:

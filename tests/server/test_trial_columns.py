@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from stoker.schema.state import JobState
-from stoker.server.live.wakeups import Live
+from stoker.server.live.wakeups import Wakeups
 from stoker.server.store.values import TrialRow
 from stoker.server.views.columns import TrialColumns
 
@@ -30,8 +30,8 @@ class Trials:
 
 
 def test_rows_are_not_called_by_an_older_version_when_two_ask_at_once() -> None:
-    trials, live = Trials(), Live()
-    columns = TrialColumns(trials, live)  # type: ignore[arg-type]
+    trials, wakeups = Trials(), Wakeups()
+    columns = TrialColumns(trials, wakeups)  # type: ignore[arg-type]
     heard: list[tuple[str, bytes]] = []
 
     def ask() -> None:
@@ -40,14 +40,14 @@ def test_rows_are_not_called_by_an_older_version_when_two_ask_at_once() -> None:
 
     def meanwhile() -> None:
         trials.progress = 0.5
-        live.job_changed("job")
+        wakeups.job_changed("job")
         ask()
         trials.progress = 0.6  # stored, and not told yet
 
     ask()
     trials.when_asked = [meanwhile]
     ask()
-    live.job_changed("job")
+    wakeups.job_changed("job")
     ask()
 
     assert len({tag for tag, _ in heard}) == len(set(heard)), "one tag, two answers"

@@ -14,7 +14,7 @@ import pytest
 from stoker.schema.event import Checkpoint as CheckpointEvent
 from stoker.schema.event import Event, EventBatch, Exited, Log, Metric, Phase
 from stoker.schema.job import Share
-from stoker.server.live.wakeups import Live
+from stoker.server.live.wakeups import Wakeups
 from stoker.server.searches.rungs import find_rungs
 from stoker.server.store.store import Store, open_store
 from stoker.server.store.values import NewJob
@@ -400,7 +400,7 @@ def until(said: Any, event: str) -> Said:
     raise AssertionError(f"the stream ended without {event}")
 
 
-def test_stream_tells_each_topic_once_and_takes_up_again(served: Served, store: Store, live: Live) -> None:
+def test_stream_tells_each_topic_once_and_takes_up_again(served: Served, store: Store, wakeups: Wakeups) -> None:
     run = add(store)
     said = stream(served, f"{API}/stream?topics=jobs,job:taxi,logs:taxi")
     hello = next(said)
@@ -412,7 +412,7 @@ def test_stream_tells_each_topic_once_and_takes_up_again(served: Served, store: 
         one = next(said)
         seen[one.event] = one
     assert hello.event == "hello"
-    assert hello.data["boot"] == live.boot
+    assert hello.data["boot"] == wakeups.boot
     assert seen["metrics"].data["series"][0]["y"] == [0.5]
     assert seen["trials"].data["trials"][0]["metrics"] == {"loss": 0.5}
     assert (seen["log"].data["from"], seen["log"].data["text"]) == (0, [PLANTED, "b"])
@@ -426,10 +426,10 @@ def test_stream_tells_each_topic_once_and_takes_up_again(served: Served, store: 
 
 
 def test_stream_of_an_older_server_is_resynced_and_ends_with_the_server(
-    served: Served, store: Store, live: Live
+    served: Served, store: Store, wakeups: Wakeups
 ) -> None:
     add(store)
-    headers = {**BEARER, "Last-Event-ID": f"{live.boot}-0"}
+    headers = {**BEARER, "Last-Event-ID": f"{wakeups.boot}-0"}
     add(store, "other")
     first = stream(served, f"{API}/stream?topics=job:taxi")
     next(first)
@@ -440,7 +440,7 @@ def test_stream_of_an_older_server_is_resynced_and_ends_with_the_server(
 
     assert next(late).event == "hello"
     assert next(late).data == {"topics": ["job:other"]}
-    live.close()
+    wakeups.close()
     assert list(late) == []
     list(first)
 

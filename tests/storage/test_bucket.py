@@ -10,7 +10,7 @@ import pytest
 from stoker.errors import NotFoundError, StokerError
 from stoker.storage.bucket import BucketFolder
 from stoker.storage.files import Files, explained
-from stoker.storage.root import PreconditionError, StoredObject
+from stoker.storage.object_store import PreconditionError, StoredObject
 from tests.contracts.storage import StorageContract, keys, put, read
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import StokerError, UsageError
-from stoker.storage.access import Storage
 from stoker.storage.credentials import ANONYMOUS
-from stoker.storage.place import Place
+from stoker.storage.storage import Storage
+from stoker.storage.url import StorageUrl
 
 
 def storage_of(home: Path, table: str = "", **environment: str) -> Storage:
@@ -71,8 +71,8 @@ def test_known_buckets_are_those_set_and_those_there(tmp_path: Path) -> None:
         file.write(b"x")
 
     assert list(storage.buckets.names("gs")) == ["named", "written"]
-    assert storage.buckets.is_open(Place.parse("gs://any-other"))
-    assert not storage.buckets.is_open(Place.parse("gs://named"))
+    assert storage.buckets.is_open(StorageUrl.parse("gs://any-other"))
+    assert not storage.buckets.is_open(StorageUrl.parse("gs://named"))
 
 
 def test_lost_credentials_are_named_with_url_and_variable(tmp_path: Path) -> None:

@@ -18,11 +18,11 @@ import pytest
 
 from stoker.errors import NotFoundError, StokerError
 from stoker.formats.checksum import crc32c_of
-from stoker.storage.access import Storage
 from stoker.storage.gcs_api.server import Gateway
+from stoker.storage.object_store import PreconditionError, StoredObject
 from stoker.storage.remote import RemoteBucket
-from stoker.storage.root import PreconditionError, StoredObject
 from stoker.storage.settings import Target
+from stoker.storage.storage import Storage
 from tests.contracts.storage import LARGE, StorageContract, keys, put, read
 from tests.processes import wait_until
 

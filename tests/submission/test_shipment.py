@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import StokerError
-from stoker.storage.access import Storage
+from stoker.storage.storage import Storage
 from stoker.submission.shipment import build_shipment
 
 

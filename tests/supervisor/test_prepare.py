@@ -104,7 +104,7 @@ def test_damaged_package_fails_the_run_in_its_phase(lab: Lab) -> None:
 @pytest.mark.slow
 def test_order_to_stop_is_obeyed_while_the_package_is_awaited(lab: Lab, tmp_path: Path) -> None:
     held = "0" * 64
-    spec = EnvironmentSpec.from_json({"archives": [{"hash": "ab" * 32, "filename": "x.whl"}]})
+    spec = EnvironmentSpec.from_json({"archives": [{"hash": "ab" * 32, "filename": "held.whl"}]})
     run = lab.start(lab.launch("", source=None, package=held, environment=spec))
     wait_until(lab.server.asked_for.is_set, what="the archive to be asked for")
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from stoker.host.home import Home
-from stoker.storage.access import Storage
+from stoker.storage.storage import Storage
 from stoker.templates import available, lay_down
 from tests.e2e.command import Result, run, stoker
 from tests.templates.pages import DEADLINE_S, SHOWN, TUTORIAL, run_tutorial, tutorial

@@ -32,13 +32,11 @@ def show(arguments: Arguments) -> None:
 
 
 def _of_pool(pool: "PoolStatus", jobs: "list[JobSummary]") -> list[str]:
-    from stoker.schema.pool import in_words
-
     used = (
         f"{pool.used.cpus:g} of {pool.capacity.cpus:g} CPUs, {pool.used.gpus:g} of {pool.capacity.gpus:g} GPUs in use"
     )
     found = [f"{pool.name} ({pool.engine}): {pool.trouble or used}"]
-    found += [f"  node {number}: {in_words(node)}" for number, node in enumerate(pool.nodes)]
+    found += [f"  node {number}: {node.in_words}" for number, node in enumerate(pool.nodes)]
     if jobs:
         rows = [[job.id, job.state, job.owner, str(job.priority), job.reason] for job in jobs]
         found.append(table(["JOB", "STATE", "OWNER", "PRIORITY", "WHY IT WAITS"], rows))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stoker.cli import logs, submit, submit_prediction
-from stoker.compat.aiplatform.gcloud import Wanted, add_format_flag, add_global_flags, print_as, read_filter, sort_by
+from stoker.compat.aiplatform.gcloud import JobFilter, add_format_flag, add_global_flags, print_as, read_filter, sort_by
 from stoker.errors import UsageError
 from stoker.terminal import flags
 from stoker.terminal.output import STATE_COLOURS, ago, duration, print_json, say, table
@@ -135,7 +135,7 @@ def metrics(arguments: Arguments) -> None:
 def list_jobs(arguments: Arguments) -> None:
     from stoker.client.client import connect
 
-    wanted = read_filter(arguments.filter) if arguments.filter else Wanted()
+    wanted = read_filter(arguments.filter) if arguments.filter else JobFilter()
     labels = {**wanted.labels, **(flags.merged(arguments.label) or {})}
     first = next((f"{key}={value}" for key, value in labels.items()), None)
     found = connect().jobs(

@@ -14,7 +14,7 @@ from stoker.terminal.output import say, show_bar, table
 from stoker.terminal.parser import Arguments, Parser
 
 if TYPE_CHECKING:
-    from stoker.storage.access import Listed, Progress, Storage
+    from stoker.storage.storage import Listed, Progress, Storage
 
 _URL_HELP = "a path, file://, gs:// or s3://; * ** ? [a-z] {a,b} match keys"
 
@@ -177,18 +177,18 @@ def _json(command: Parser) -> None:
 
 def _storage() -> "Storage":
     from stoker.host.home import Home
-    from stoker.storage.access import Storage
+    from stoker.storage.storage import Storage
 
     return Storage(Home.find().root)
 
 
 def say_where(storage: "Storage", urls: Sequence[str]) -> None:
     """One line for each bucket that is in the home only because nobody said where it is."""
-    from stoker.storage.place import Place
+    from stoker.storage.url import StorageUrl
 
     said = set()
     for url in urls:
-        place = Place.parse(url)
+        place = StorageUrl.parse(url)
         if place.bucket_url not in said and storage.buckets.is_by_default(place):
             said.add(place.bucket_url)
             say(storage.where(url) + ".")

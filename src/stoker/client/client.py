@@ -23,6 +23,7 @@ from stoker.client.connection import Params
 from stoker.client.registry import ModelCalls
 from stoker.errors import NotFoundError, ServerError, StokerError, UnreachableError
 from stoker.host.home import Home, ServerAddress
+from stoker.host.spawn import exit_code, spawn_detached
 from stoker.schema.job import JobSpec, Labels
 from stoker.schema.record import (
     CheckpointRecord,
@@ -274,7 +275,7 @@ def start_server(home: Home) -> ServerAddress:
             return address
         if pid is None:
             pid = _spawn_server(home)
-        elif (code := _exit_code(pid)) is not None:
+        elif (code := exit_code(pid, if_unknown=0)) is not None:
             if code != 0:
                 raise ServerError(f"The server did not start: {_last_line(home.server_log)} See {home.server_log}.")
             pid = None  # another one had the lock; should that be on its way out, the next try succeeds
@@ -282,27 +283,12 @@ def start_server(home: Home) -> ServerAddress:
     raise ServerError(f"The server did not answer within {_START_TIMEOUT_S:g} s. See {home.server_log}.")
 
 
-def _exit_code(pid: int) -> int | None:
-    try:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:  # someone else in this process waits for all children
-        return 0
-    return os.waitstatus_to_exitcode(status) if ended else None
-
-
 def _spawn_server(home: Home) -> int:
-    """Start it in a session of its own; posix_spawn, as nobody here waits for its end."""
-    log = str(home.server_log)
-    files = [
-        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
-        (os.POSIX_SPAWN_DUP2, 1, 2),
-    ]
     environment = {**os.environ, "STOKER_HOME": str(home.root)}
     # User code may start one; but all that has this run's mark in its environment is ended with the run.
     environment.pop("STOKER_RUN_DIR", None)
     command = [sys.executable, "-P", "-m", "stoker.server"]  # -P: nothing in the current folder is imported
-    return os.posix_spawn(sys.executable, command, environment, file_actions=files, setsid=True)
+    return spawn_detached(command, environment=environment, log=home.server_log)
 
 
 def _job_path(job: str, *rest: str) -> str:

@@ -53,27 +53,27 @@ def serve() -> None:
     """Until the job is ended: a terminal for everyone who comes."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children that serve one each are nobody's to wait for
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with socket.socket(socket.AF_UNIX) as door:
+    with socket.socket(socket.AF_UNIX) as listener:
         run_dir = RunDir(os.environ["STOKER_RUN_DIR"])
         with inside(run_dir):
-            door.bind(draft := f".{run_dir.shell.name}")
+            listener.bind(draft := f".{run_dir.shell.name}")
             os.chmod(draft, 0o600)
-            door.listen()
+            listener.listen()
             os.replace(draft, run_dir.shell.name)
         print("Open a terminal here with `stoker shell open`.", flush=True)  # noqa: T201 - the job's log
         while True:
-            guest, _ = door.accept()
+            connection, _ = listener.accept()
             if os.fork() == 0:
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                door.close()
-                _entertain(guest)
-            guest.close()
+                listener.close()
+                _serve_session(connection)
+            connection.close()
 
 
-def _entertain(guest: socket.socket) -> None:
+def _serve_session(connection: socket.socket) -> None:
     """In a process of its own, which ends here: one shell, or one command, in a terminal."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    _, asked = receive(guest)
+    _, asked = receive(connection)
     wanted = json.loads(asked)
     shell = os.environ.get("SHELL") or "/bin/sh"
     words = [shell, "-c", wanted["command"]] if wanted.get("command") else [shell]
@@ -82,13 +82,13 @@ def _entertain(guest: socket.socket) -> None:
         os.environ["TERM"] = wanted.get("term") or "dumb"
         os.execvp(words[0], words)
     _resize(terminal, wanted.get("size") or [24, 80])
-    with contextlib.suppress(OSError):  # the guest has left; so does the shell, when its terminal closes
-        _relay(guest, terminal)
+    with contextlib.suppress(OSError):  # the connection has left; so does the shell, when its terminal closes
+        _relay(connection, terminal)
     os._exit(0)
 
 
-def _relay(guest: socket.socket, terminal: int) -> None:
-    both: list[Any] = [guest, terminal]
+def _relay(connection: socket.socket, terminal: int) -> None:
+    both: list[Any] = [connection, terminal]
     while True:
         ready, _, _ = select.select(both, [], [])
         if terminal in ready:
@@ -97,11 +97,11 @@ def _relay(guest: socket.socket, terminal: int) -> None:
             except OSError:  # how a terminal says that nobody writes to it any more
                 data = b""
             if not data:
-                send(guest, b"x", str(_exit_code()).encode())
+                send(connection, b"x", str(_exit_code()).encode())
                 return
-            send(guest, b"d", data)
-        if guest in ready:
-            kind, data = receive(guest)
+            send(connection, b"d", data)
+        if connection in ready:
+            kind, data = receive(connection)
             if kind == b"x":
                 return
             if kind == b"w":

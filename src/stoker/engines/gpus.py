@@ -3,15 +3,15 @@
 HOME/gpus.json holds the claims of live runs. A claim dies with its supervisor; nobody has to give it back.
 """
 
-import fcntl
 import json
 import math
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from stoker.atomic import replace_file
 from stoker.host.home import Home
+from stoker.host.locks import locked
 from stoker.host.processes import ProcessId
 
 _TINY = 1e-9
@@ -35,16 +35,13 @@ def start_on_gpus(
     """
     if need <= 0 or not visible:
         return start(None)
-    path = home.root / "gpus.json"
-    with (home.root / "gpus.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    path = home.gpus
+    with locked(path.with_suffix(".lock")):
         claims = [claim for claim in _read(path) if ProcessId(claim.pid, claim.start).is_alive()]
         devices, share = choose(need, visible, claims)
         process = start(",".join(devices))
         claims.append(Claim(process.pid, process.start, devices, share))
-        partial = path.with_suffix(f".{os.getpid()}")
-        partial.write_text(json.dumps([claim._asdict() for claim in claims]))
-        partial.replace(path)
+        replace_file(path, json.dumps([claim._asdict() for claim in claims]))
     return process
 
 

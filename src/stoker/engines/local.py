@@ -4,7 +4,6 @@ import json
 import math
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from stoker.errors import StokerError
 from stoker.host import processes
 from stoker.host.home import Home
 from stoker.host.processes import ProcessId
+from stoker.host.spawn import spawn_detached
 from stoker.run_dir import RunDir
 from stoker.schema.job import Share
 from stoker.schema.launch import Launch
@@ -140,21 +140,7 @@ class LocalEngine:
 
 
 def _spawn(words: list[str], *, log: Path, environment: Mapping[str, str]) -> ProcessId:
-    # Not subprocess: the child is to be forgotten, and Popen objects want to be waited for.
-    pid = os.posix_spawn(
-        words[0],
-        words,
-        environment,
-        file_actions=[
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666),
-            (os.POSIX_SPAWN_DUP2, 1, 2),
-        ],
-        setsid=True,
-        setsigmask=[],
-        setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD],
-    )
-    identity = ProcessId.of(pid)
+    identity = ProcessId.of(spawn_detached(words, environment=environment, log=log, log_mode=0o666))
     assert identity is not None, "our own child is in the process table until we wait for it"
     return identity
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stoker.host.processes import ProcessId
+from stoker.host.spawn import spawn_detached
 
 _ROOM = " " * 4096  # a word that its forks overwrite with their own, so that they are found by their command line
 _ANSWER_S = 10.0
@@ -39,18 +40,7 @@ class Nursery:
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         words = [self._python, "-P", "-m", "stoker.supervisor.warm.nursery", _ROOM]
         with its:
-            self._pid = os.posix_spawn(
-                self._python,
-                words,
-                environment,
-                file_actions=[
-                    (os.POSIX_SPAWN_DUP2, its.fileno(), 0),
-                    (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-                ],
-                setsid=True,
-                setsigmask=[],
-                setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD],
-            )
+            self._pid = spawn_detached(words, environment=environment, stdin=its.fileno())
         ours.settimeout(_ANSWER_S)
         self._socket, self._is_ready = ours, False
 

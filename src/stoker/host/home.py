@@ -11,14 +11,21 @@ environments/        one folder per content key
 runs/                JOB/TRIAL/ATTEMPT/, a run directory each
 models/              MODEL/VERSION/, a bundle each: what is registered
 zygotes/             Pythons that have imported what trials import, to fork them from
+provided/            links to the modules and commands that every job can use
+projects/            what a look at a package found, by the hash of its files
+cache/               copies of models, tables and token files that can be made again
+buckets/             a folder for each bucket that is kept here
+shim/                gcloud, gsutil and det, for `stoker shim`
+ray/                 of each pool's bridge to Ray: socket, lock, log
+gpus.json            which process has which GPU
 """
 
 import json
 import os
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from stoker.atomic import replace_file
 from stoker.errors import UsageError
 from stoker.run_dir import RunDir
 
@@ -70,6 +77,38 @@ class Home:
         return self.root / "environments"
 
     @property
+    def models(self) -> Path:
+        return self.root / "models"
+
+    @property
+    def provided(self) -> Path:
+        return self.root / "provided"
+
+    @property
+    def projects(self) -> Path:
+        return self.root / "projects"
+
+    @property
+    def cache(self) -> Path:
+        return self.root / "cache"
+
+    @property
+    def buckets(self) -> Path:
+        return self.root / "buckets"
+
+    @property
+    def shim(self) -> Path:
+        return self.root / "shim"
+
+    @property
+    def ray(self) -> Path:
+        return self.root / "ray"
+
+    @property
+    def gpus(self) -> Path:
+        return self.root / "gpus.json"
+
+    @property
     def zygotes(self) -> Path:
         return self.root / "zygotes"
 
@@ -118,7 +157,9 @@ class Home:
             return None
 
     def write_server(self, address: ServerAddress) -> None:
-        write_private(self.server_file, json.dumps({"url": address.url, "token": address.token, "pid": address.pid}))
+        replace_file(
+            self.server_file, json.dumps({"url": address.url, "token": address.token, "pid": address.pid}), mode=0o600
+        )
 
     def token(self) -> str:
         """This home's secret, made on first use."""
@@ -126,7 +167,7 @@ class Home:
         if not path.exists():
             import secrets  # noqa: PLC0415 -- as above
 
-            write_private(path, secrets.token_urlsafe(32))
+            replace_file(path, secrets.token_urlsafe(32), mode=0o600)
         token = path.read_text().strip()
         if len(token) < MIN_TOKEN:
             raise UsageError(
@@ -134,18 +175,6 @@ class Home:
                 " server writes a new one."
             )
         return token
-
-
-def write_private(path: Path, text: str) -> None:
-    """Replace a file whole, never readable by others, not even for a moment."""
-    # Threads may write it at once, and so may machines that share a disk.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{time.time_ns()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(descriptor)  # a file of no bytes after a power cut would be an empty token
-    os.replace(temporary, path)
 
 
 def end_of(path: Path, *, size_bytes: int) -> str:

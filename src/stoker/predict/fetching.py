@@ -8,7 +8,7 @@ from pathlib import Path
 
 from stoker.errors import ConfigError
 from stoker.host.home import Home
-from stoker.storage import Listed, Place, Storage
+from stoker.storage import Listed, Storage, StorageUrl
 
 _MAX_FILES = 1000  # AI Platform's own limit
 
@@ -18,21 +18,21 @@ def local_folder(model_dir: str | os.PathLike[str], *, home: Home) -> Path:
     text = os.fspath(model_dir)
     if "://" not in text:
         return Path(text).expanduser()
-    place = Place.parse(text)
+    place = StorageUrl.parse(text)
     if place.scheme == "file":
         return Path(place.key)
     storage = Storage(home.root)
     here = storage.local_path(text)
     if here is not None and here.is_dir():
         return here
-    return _fetched(text, storage, home.root / "cache" / "models")
+    return _fetched(text, storage, home.cache / "models")
 
 
 def _fetched(url: str, storage: Storage, cache: Path) -> Path:
     listed = list(storage.list(url.rstrip("/") + "/", recursive=True))
     if len(listed) > _MAX_FILES:
         raise ConfigError(f"{url} holds {len(listed)} files; a model has at most {_MAX_FILES}. Give its own folder.")
-    folder = cache / _state(url, listed) / Place.parse(url).name
+    folder = cache / _state(url, listed) / StorageUrl.parse(url).name
     if folder.is_dir():
         return folder
     draft = cache / f".{uuid.uuid4().hex}.draft"

@@ -17,7 +17,7 @@ from stoker.pytorch.checkpoint import Checkpoint, read_checkpoint
 from stoker.pytorch.data.loader import TrainingStream, open_training
 from stoker.pytorch.evaluation import Evaluation
 from stoker.pytorch.metrics import MetricWindow, Reducer, as_metrics, reduce_values
-from stoker.pytorch.plan import Plan, Standing, score_of
+from stoker.pytorch.plan import FitPlan, Standing, score_of
 from stoker.pytorch.progress import Progress
 from stoker.pytorch.reporting import Reporter
 from stoker.pytorch.run_info import InvalidHP
@@ -33,7 +33,9 @@ logger = logging.getLogger(__name__)
 class Fitting:
     """The single steps of the loop. Made by `open_fitting`, which also closes what is opened here."""
 
-    def __init__(self, trial: PyTorchTrial, context: PyTorchTrialContext, plan: Plan, stream: TrainingStream) -> None:
+    def __init__(
+        self, trial: PyTorchTrial, context: PyTorchTrialContext, plan: FitPlan, stream: TrainingStream
+    ) -> None:
         self.trial = trial
         self.context = context
         self.plan = plan
@@ -201,7 +203,7 @@ class Fitting:
 
 @contextmanager
 def open_fitting(
-    trial: PyTorchTrial, context: PyTorchTrialContext, plan: Plan, *, training_data: Any, validation_data: Any
+    trial: PyTorchTrial, context: PyTorchTrialContext, plan: FitPlan, *, training_data: Any, validation_data: Any
 ) -> Iterator[Fitting]:
     """Open data and outputs, put back the checkpoint, call the hooks up to on_training_start; and close it all."""
     check_trial(trial)

@@ -18,6 +18,7 @@ import torch
 import torch.utils.data as torch_data
 from torch import nn
 
+from stoker.atomic import replace_file
 from stoker.context import Context
 from stoker.errors import UsageError
 from stoker.pytorch.batch_process import TorchBatchProcessor, TorchBatchProcessorContext, torch_batch_process
@@ -203,9 +204,7 @@ class _Kept:
         self._distributed.barrier()  # progress must not claim a part that another rank has yet to write
         if self._distributed.rank == 0:
             progress = {"batches": batches, "samples": self._samples}
-            temporary = self._path / "progress.json.partial"
-            temporary.write_text(json.dumps(progress))
-            os.replace(temporary, self._path / "progress.json")
+            replace_file(self._path / "progress.json", json.dumps(progress))
         self.batches = batches
 
     def read(self) -> list[tuple[int, Output]]:

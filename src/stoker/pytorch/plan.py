@@ -12,7 +12,7 @@ _PERIODS = ("validation_period", "checkpoint_period", "reporting_period")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FitPlan:
     """The arguments of one `fit`."""
 
     max_length: TrainUnit

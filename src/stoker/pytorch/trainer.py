@@ -7,7 +7,7 @@ import torch
 from stoker.errors import UsageError
 from stoker.pytorch.checkpoint import read_description
 from stoker.pytorch.fitting import open_fitting
-from stoker.pytorch.plan import Plan
+from stoker.pytorch.plan import FitPlan
 from stoker.pytorch.saving import Keep
 from stoker.pytorch.trial import PyTorchTrial, overrides
 from stoker.pytorch.trial_context import PyTorchTrialContext
@@ -67,7 +67,7 @@ class Trainer:
         `context.set_stop_requested` returns from here instead. Neither validates first; the run that goes on does.
         """
         context = self._context
-        plan = Plan(
+        plan = FitPlan(
             max_length=Batch(1) if test_mode else self._max_length(max_length),
             validation_period=validation_period or context.told("validation_period"),
             checkpoint_period=checkpoint_period or context.told("checkpoint_period"),

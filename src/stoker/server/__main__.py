@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import fcntl
 import getpass
 import ipaddress
 import logging
@@ -22,8 +21,9 @@ from stoker.client.client import is_alive
 from stoker.engines.local import LocalEngine, local_capacity
 from stoker.errors import ConflictError, StokerError, UsageError
 from stoker.host.home import Home, ServerAddress
+from stoker.host.locks import try_lock
 from stoker.server.app import Server, create_app
-from stoker.server.live.wakeups import Live
+from stoker.server.live.wakeups import Wakeups
 from stoker.server.scheduling.pools import Engines, Pools
 from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.settings import DATABASE_VARIABLE, Settings, load_settings
@@ -64,25 +64,23 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 @contextmanager
 def _lock(home: Home) -> Iterator[bool]:
     """Held for the server's whole life, so there is one. The kernel lets go of it however the process ends."""
-    descriptor = os.open(home.server_lock, os.O_RDWR | os.O_CREAT, 0o600)
+    lock = _take_lock(home)
     try:
-        yield _is_ours(descriptor, home)
+        yield lock is not None
     finally:
-        os.close(descriptor)
+        if lock is not None:
+            os.close(lock)
 
 
-def _is_ours(descriptor: int, home: Home) -> bool:
-    """False when another server lives. One that is on its way in or out is waited for: it may make room for us."""
+def _take_lock(home: Home) -> int | None:
+    """None when another server lives. One that is on its way in or out is waited for: it may make room for us."""
     deadline = time.monotonic() + _LOCK_WAIT_S
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            address = home.server()
-            if (address is not None and is_alive(address)) or time.monotonic() > deadline:
-                return False
+    while (lock := try_lock(home.server_lock)) is None:
+        address = home.server()
+        if (address is not None and is_alive(address)) or time.monotonic() > deadline:
+            return None
         time.sleep(0.05)
+    return lock
 
 
 def _serve(home: Home, given: argparse.Namespace) -> int:
@@ -111,7 +109,7 @@ class _Web(uvicorn.Server):
         self._listener = listener
         self._idle_exit_s = settings.idle_exit_s
         self._exit_code = 0
-        self._live = Live()
+        self._wakeups = Wakeups()
         self._address = ServerAddress(url=_url(listener), token=home.token(), pid=os.getpid())
         self._presence = _Presence(create_app(self._parts(settings)))
         super().__init__(
@@ -172,7 +170,7 @@ class _Web(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._forget()
-        self._live.close()  # followers and supervisors that wait are answered, or they would hold the door open
+        self._wakeups.close()  # followers and supervisors that wait are answered, or they would hold the door open
         await super().shutdown(sockets)
 
     def _forget(self) -> None:
@@ -184,13 +182,13 @@ class _Web(uvicorn.Server):
         pools = Pools(
             settings, config=config, engines=engines, load=lambda: load_settings(config, capacity=local_capacity)
         )
-        scheduler = Scheduler(self._store, engines=engines, pools=pools, home=self._home, live=self._live)
-        pools.start(scheduler.wake, seen_anew=self._live.pools_changed)
+        scheduler = Scheduler(self._store, engines=engines, pools=pools, home=self._home, wakeups=self._wakeups)
+        pools.start(scheduler.wake, seen_anew=self._wakeups.pools_changed)
         return Server(
             store=self._store,
             scheduler=scheduler,
             clusters=pools,
-            live=self._live,
+            wakeups=self._wakeups,
             settings=settings,
             home=self._home,
             token=self._address.token,

@@ -15,10 +15,10 @@ from starlette.types import ASGIApp
 
 from stoker.errors import ConfigError, StokerError
 from stoker.host.home import Home
-from stoker.server.auth import API, Gate, TooLargeError
-from stoker.server.live.fanout import Hub
+from stoker.server.auth import API, AuthMiddleware, TooLargeError
+from stoker.server.live.fanout import Fanout
 from stoker.server.live.topics import Topics
-from stoker.server.live.wakeups import Live
+from stoker.server.live.wakeups import Wakeups
 from stoker.server.registry.registry import Registry
 from stoker.server.routes.code import CodeRoutes
 from stoker.server.routes.jobs import JobRoutes
@@ -52,7 +52,7 @@ class Server:
 
     store: Store
     scheduler: Scheduler
-    live: Live
+    wakeups: Wakeups
     settings: Settings
     home: Home
     token: str
@@ -70,9 +70,9 @@ def create_app(server: Server) -> ASGIApp:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        s.live.bind(asyncio.get_running_loop())
+        s.wakeups.bind(asyncio.get_running_loop())
         s.scheduler.start()
-        notes = asyncio.create_task(pools.watch(s.live))
+        notes = asyncio.create_task(pools.watch(s.wakeups))
         yield
         notes.cancel()
         await asyncio.to_thread(s.scheduler.stop)
@@ -88,31 +88,31 @@ def create_app(server: Server) -> ASGIApp:
         responses={"default": {"model": ErrorReply, "description": "What went wrong"}},
         telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
     )
-    columns = TrialColumns(s.store, s.live)
+    columns = TrialColumns(s.store, s.wakeups)
     for router in _routers(s, pools, columns):
         app.include_router(router, prefix=API)
     app.include_router(PageRoutes(s.token, columns.prepare).router())
     _handle_errors(app)
     urls = [s.settings.server_url, *(pool.ray.server_url for pool in s.settings.pools.values() if pool.ray)]
     names = None if s.is_local else frozenset(urlsplit(url).hostname or "" for url in urls if url)
-    return Gate(app, token=s.token, max_package_bytes=s.settings.max_package_bytes, names=names)
+    return AuthMiddleware(app, token=s.token, max_package_bytes=s.settings.max_package_bytes, names=names)
 
 
 def _routers(s: Server, pools: PoolViews, columns: TrialColumns) -> tuple[APIRouter, ...]:
     lines = LogLines(s.store.pages)
-    topics = Topics(s.store, s.scheduler, s.live, lines, pools.status)
-    hub = Hub(s.live, topics.source)
+    topics = Topics(s.store, s.scheduler, s.wakeups, lines, pools.status)
+    fanout = Fanout(s.wakeups, topics.source)
     return (
-        ViewRoutes(s.store, columns, lines, pools, topics, hub).router(),
+        ViewRoutes(s.store, columns, lines, pools, topics, fanout).router(),
         CodeRoutes(s.store, s.settings, s.home).router(),
-        LogRoutes(s.store, s.live).router(),
-        JobRoutes(s.store, s.scheduler, s.clusters, s.live, s.settings, s.home, s.owner, s.now).router(),
+        LogRoutes(s.store, s.wakeups).router(),
+        JobRoutes(s.store, s.scheduler, s.clusters, s.wakeups, s.settings, s.home, s.owner, s.now).router(),
         ModelRoutes(s.store, Registry(s.store, s.home, s.settings.models_url, s.now), s.now).router(),
         PredictionRoutes().router(),
         SearchRoutes(s.store, SearchViews(s.store)).router(),
-        RunRoutes(s.store, s.scheduler, s.live, s.now).router(),
+        RunRoutes(s.store, s.scheduler, s.wakeups, s.now).router(),
         PackageRoutes(s.home).router(),
-        SystemRoutes(s.store, s.scheduler, pools, s.live, s.home, s.shutdown).router(),
+        SystemRoutes(s.store, s.scheduler, pools, s.wakeups, s.home, s.shutdown).router(),
     )
 
 

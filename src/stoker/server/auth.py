@@ -35,7 +35,7 @@ def is_own_page(headers: Headers) -> bool:
     return headers.get("origin") == f"http://{headers.get('host')}"
 
 
-class Gate:
+class AuthMiddleware:
     """Lets a request through, or answers it with an error."""
 
     def __init__(

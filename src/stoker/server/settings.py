@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from stoker.errors import ConfigError, NotFoundError
-from stoker.schema.job import Amount, RoleSpec, Share
+from stoker.schema.job import NOTHING, Amount, RoleSpec, Share
 from stoker.schema.launch import Role
 from stoker.schema.model import Model
 from stoker.schema.pool import DEFAULT_TIERS, Pool, RayPool, Tier
@@ -175,14 +175,14 @@ def _check_artifacts(config: Config, path: Path) -> None:
     urls = {name: pool.artifacts for name, pool in config.pools.items() if pool.artifacts is not None}
     if not urls:
         return
-    from stoker.storage import Place, Storage  # noqa: PLC0415 -- few homes need it
+    from stoker.storage import Storage, StorageUrl  # noqa: PLC0415 -- few homes need it
 
     buckets = Storage(path.parent).buckets
     problems = [
-        f"pools.{name}.artifacts: {buckets.where(Place.parse(url))}. Nodes would have a folder each: map it under"
+        f"pools.{name}.artifacts: {buckets.where(StorageUrl.parse(url))}. Nodes would have a folder each: map it under"
         " [storage.buckets] to what all of them reach"
         for name, url in urls.items()
-        if buckets.is_by_default(Place.parse(url))
+        if buckets.is_by_default(StorageUrl.parse(url))
     ]
     if problems:
         raise ConfigError(f"{path} has {len(problems)} bad field{'s' if len(problems) > 1 else ''}:", problems)
@@ -202,7 +202,7 @@ def _pool(name: str, config: PoolConfig, machine: Share, server_url: str | None)
         name=name,
         engine=config.engine,
         # What a cluster has is not known before it is asked; what is written is the most to be taken of it.
-        capacity=written if config.engine == "local" else Share(cpus=0, memory_gb=0, gpus=0),
+        capacity=written if config.engine == "local" else NOTHING,
         most=written if config.engine == "ray" else many,
         gpu_types=config.gpu_types,
         tiers={**DEFAULT_TIERS, **{tier: _tier(tier, roles) for tier, roles in tiers.items()}},

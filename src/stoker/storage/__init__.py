@@ -3,13 +3,13 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stoker.storage.access import Listed, Progress, Storage
     from stoker.storage.copying import Copied
-    from stoker.storage.place import Place
+    from stoker.storage.storage import Listed, Progress, Storage
+    from stoker.storage.url import StorageUrl
 
-__all__ = ["Copied", "Listed", "Place", "Progress", "Storage"]
+__all__ = ["Copied", "Listed", "Progress", "Storage", "StorageUrl"]
 
-_HOMES = {"Copied": "copying", "Place": "place"}
+_HOMES = {"Copied": "copying", "StorageUrl": "url"}
 
 
 def __getattr__(name: str) -> Any:
@@ -18,4 +18,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415
 
-    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'access')}"), name)
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'storage')}"), name)

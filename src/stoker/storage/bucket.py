@@ -30,7 +30,7 @@ from stoker.errors import NotFoundError
 from stoker.formats.checksum import crc32c_of, is_crc32c_fast, md5_of
 from stoker.storage.draft import Draft
 from stoker.storage.files import explained, from_stat, make_draft
-from stoker.storage.root import Check, Folder, StoredObject, no_check
+from stoker.storage.object_store import Check, Folder, StoredObject, no_check
 from stoker.storage.tree import PARTIAL, Walk
 
 HIDDEN = ".stoker"

@@ -5,12 +5,13 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from stoker.host.home import Home
 from stoker.storage.bucket import BucketFolder
 from stoker.storage.credentials import CREDENTIALS, has_credentials
 from stoker.storage.files import Files
-from stoker.storage.place import Place, is_bucket
-from stoker.storage.root import Root
+from stoker.storage.object_store import ObjectStore
 from stoker.storage.settings import StorageSettings, Target, read_settings
+from stoker.storage.url import StorageUrl, is_bucket
 
 
 class Buckets:
@@ -20,7 +21,7 @@ class Buckets:
         self._home = home
         self._settings = settings
         self._environment = environment
-        self._roots: dict[tuple[str, str], Root] = {}
+        self._stores: dict[tuple[str, str], ObjectStore] = {}
         self._lock = threading.Lock()
 
     @classmethod
@@ -28,32 +29,32 @@ class Buckets:
         """As the home's config.toml says; ConfigError."""
         return cls(home, read_settings(home / "config.toml"), os.environ if environment is None else environment)
 
-    def root(self, place: Place) -> Root:
+    def store(self, place: StorageUrl) -> ObjectStore:
         """The place's bucket; the same object each time."""
         with self._lock:
             key = (place.scheme, place.bucket)
-            if key not in self._roots:
-                self._roots[key] = self._make_root(place)
-            return self._roots[key]
+            if key not in self._stores:
+                self._stores[key] = self._open_store(place)
+            return self._stores[key]
 
-    def where(self, place: Place) -> str:
+    def where(self, place: StorageUrl) -> str:
         """One line for a person: where this leads, and by which setting."""
         if place.scheme == "file":
             return f"{place} is a file of this machine"
-        root = self.root(place)
+        store = self.store(place)
         found = self._settings.find(place.scheme, place.bucket)
         if found is not None:
-            return f"{place.bucket_url} is {root.where()} (config.toml: {found[0]})"
+            return f"{place.bucket_url} is {store.where()} (config.toml: {found[0]})"
         if self.is_by_default(place):
             return (
-                f"{place.bucket_url} is {root.where()}, because there are no Google credentials ({CREDENTIALS})"
+                f"{place.bucket_url} is {store.where()}, because there are no Google credentials ({CREDENTIALS})"
                 " and no setting for it ([storage.buckets] in config.toml)"
             )
-        return f"{place.bucket_url} is {root.where()}"
+        return f"{place.bucket_url} is {store.where()}"
 
-    def is_by_default(self, place: Place) -> bool:
+    def is_by_default(self, place: StorageUrl) -> bool:
         """Whether the bucket is in the home because nobody said anything: worth a line to the person."""
-        return place.scheme == "gs" and isinstance(self.root(place), BucketFolder) and not self._is_set(place)
+        return place.scheme == "gs" and isinstance(self.store(place), BucketFolder) and not self._is_set(place)
 
     def names(self, scheme: str) -> Iterator[str]:
         """The buckets that are known here: those in the settings, and the folders that are there."""
@@ -64,7 +65,7 @@ class Buckets:
             found |= {path.name for path in folder.iterdir() if path.is_dir() and is_bucket(path.name)}
         yield from sorted(found)
 
-    def is_open(self, place: Place) -> bool:
+    def is_open(self, place: StorageUrl) -> bool:
         """Whether a bucket of any name is there as soon as somebody writes to it, this one too."""
         return self._open_folder(place.scheme) is not None and place.bucket_url not in self._settings.buckets
 
@@ -85,7 +86,7 @@ class Buckets:
         folder = self._open_folder(scheme)
         return found if folder is None else {**found, "*": str(folder)}
 
-    def _make_root(self, place: Place) -> Root:
+    def _open_store(self, place: StorageUrl) -> ObjectStore:
         if place.scheme == "file":
             return Files()
         folder = self._open_folder(place.scheme)
@@ -101,7 +102,7 @@ class Buckets:
             target,
             bucket=place.bucket,
             url=place.bucket_url,
-            spool=self._home / "buckets" / ".spool",
+            spool=Home(self._home).buckets / ".spool",
             environment=self._environment,
         )
 
@@ -110,7 +111,7 @@ class Buckets:
         target = self._settings.buckets.get(f"{scheme}://*")
         if target is not None:
             return Path(target.path) if target.scheme == "file" else None
-        return self._home / "buckets" if scheme == "gs" and not has_credentials(self._environment) else None
+        return Home(self._home).buckets if scheme == "gs" and not has_credentials(self._environment) else None
 
-    def _is_set(self, place: Place) -> bool:
+    def _is_set(self, place: StorageUrl) -> bool:
         return self._settings.find(place.scheme, place.bucket) is not None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from stoker.errors import ConflictError, StokerError
 from stoker.formats.checksum import CHUNK_BYTES, is_crc32c_fast
 from stoker.storage.draft import Draft
-from stoker.storage.root import Root, StoredObject
+from stoker.storage.object_store import ObjectStore, StoredObject
 
 WORKERS = 8  # copies wait for disks and networks, not for cores
 
@@ -31,9 +31,9 @@ class Copied:
 class Item:
     """One object to copy. The names are for error messages."""
 
-    source: Root
+    source: ObjectStore
     found: StoredObject
-    target: Root
+    target: ObjectStore
     target_key: str
     source_name: str
     target_name: str

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from stoker.errors import NotFoundError, StokerError
 from stoker.formats.checksum import crc32c_of, is_crc32c_fast, md5_of
 from stoker.storage.draft import Draft
-from stoker.storage.root import Check, DeniedError, Folder, StoredObject, no_check
+from stoker.storage.object_store import Check, DeniedError, Folder, StoredObject, no_check
 from stoker.storage.tree import PARTIAL, Walk
 
 

@@ -17,7 +17,7 @@ from stoker.errors import NotFoundError, StokerError, UsageError
 from stoker.formats.checksum import is_crc32c_fast, md5_from_hex
 from stoker.storage.draft import Draft
 from stoker.storage.files import make_draft
-from stoker.storage.root import Check, DeniedError, Folder, StoredObject, no_check
+from stoker.storage.object_store import Check, DeniedError, Folder, StoredObject, no_check
 from stoker.storage.settings import Target
 
 _GCS_FIELDS = ("contentType", "contentEncoding", "contentDisposition", "contentLanguage", "cacheControl", "customTime")

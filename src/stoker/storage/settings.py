@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker.errors import ConfigError
-from stoker.storage.place import BUCKET_RULE, is_bucket
+from stoker.storage.url import BUCKET_RULE, is_bucket
 
 _SOURCE = re.compile(r"(gs|s3)://(\*|[^/*]+)")
 _REMOTE = re.compile(r"(gs|s3)://([^/]+)(?:/(.*))?", re.DOTALL)

@@ -12,8 +12,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from stoker.atomic import replace_file
 from stoker.errors import UsageError
-from stoker.host.home import write_private
 from stoker.submission.reading import EnvironmentValues, JobValues, origin_of, overlay
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def add_legacy_environment(values: JobValues, code: "Code", *, home: "Home", not
     environment: EnvironmentValues = values.get("environment", {})
     own = [*code.project.requirements, *environment.get("requirements", ())]
     files = _sources(code)
-    memory = home.root / "projects" / f"{_key(values, own, files, code)}.supply.json"
+    memory = home.projects / f"{_key(values, own, files, code)}.supply.json"
     answer = _remembered(memory)
     if answer is None:
         from stoker.compat.eras.supply import Program
@@ -86,7 +86,7 @@ def _ask(program: "Program", memory: "Path", *, home: "Home") -> _Answer:
     }
     if supply.is_settled:
         memory.parent.mkdir(parents=True, exist_ok=True)
-        write_private(memory, json.dumps(answer))
+        replace_file(memory, json.dumps(answer), mode=0o600)
     return answer
 
 

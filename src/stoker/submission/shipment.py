@@ -195,7 +195,7 @@ def _open(url: str) -> "AbstractContextManager[BinaryIO]":
         opened: AbstractContextManager[BinaryIO] = urlopen(url, timeout=60)
         return opened
     from stoker.host.home import Home
-    from stoker.storage.access import Storage
+    from stoker.storage.storage import Storage
 
     return Storage(Home.find().root).open_url(url)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from stoker.atomic import replace_file
 from stoker.errors import StokerError
 from stoker.host import processes
 from stoker.host.processes import ProcessId
@@ -140,10 +141,7 @@ class Replicas:
         supervisor = ProcessId.of(os.getpid())
         assert supervisor is not None
         found = {"supervisor": _plain(supervisor), "replicas": {n: _plain(p) for n, p in self._leaders.items()}}
-        path = self._run_dir.processes
-        partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps(found))
-        partial.replace(path)
+        replace_file(self._run_dir.processes, json.dumps(found))
 
     @property
     def running(self) -> list[Replica]:

@@ -15,7 +15,7 @@ import pytest
 from stoker.errors import NotFoundError, StokerError
 from stoker.storage.gcs_api.errors import from_stoker
 from stoker.storage.gcs_api.server import Gateway
-from stoker.storage.root import DeniedError
+from stoker.storage.object_store import DeniedError
 from tests.storage.gcs_api.conftest import Answer, Caller
 
 UPLOAD = "/upload/storage/v1/b/bucket/o"

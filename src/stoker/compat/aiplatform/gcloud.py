@@ -58,7 +58,7 @@ _SORTABLE = ("jobId", "state", "createTime", "startTime", "endTime")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class JobFilter:
     """Which jobs to list."""
 
     states: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ class Wanted:
 _TERM = re.compile(r"([\w.]+)\s*(:|=)\s*[\"']?([^\"'()]+?)[\"']?")
 
 
-def read_filter(text: str) -> Wanted:
+def read_filter(text: str) -> JobFilter:
     """gcloud's --filter, as far as jobs need it: `jobId:census* AND state:FAILED AND labels.team=a`."""
     states: list[str] = []
     name: str | None = None
@@ -87,7 +87,7 @@ def read_filter(text: str) -> Wanted:
             labels[key.removeprefix("labels.")] = value
         else:
             raise _bad_term(term)
-    return Wanted(states=tuple(states), name=name, labels=labels)
+    return JobFilter(states=tuple(states), name=name, labels=labels)
 
 
 def _bad_term(term: str) -> UsageError:

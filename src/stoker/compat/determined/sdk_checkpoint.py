@@ -167,7 +167,7 @@ def find_checkpoint(client: Client, uuid: str) -> tuple[str, CheckpointRecord]:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class CheckpointOrder:
     """How checkpoints are sorted: by the value of a metric where they were saved, or by something of their own."""
 
     by: "CheckpointSortBy | str"
@@ -195,7 +195,9 @@ class Order:
         return lambda record: values.get((record.trial, record.step), {}).get(name)
 
 
-def order_of(sort_by: Any, order_by: Any, smaller_is_better: bool | None, *, searcher: tuple[str, bool]) -> Order:
+def order_of(
+    sort_by: Any, order_by: Any, smaller_is_better: bool | None, *, searcher: tuple[str, bool]
+) -> CheckpointOrder:
     """Of the SDK's arguments; `searcher` is the experiment's metric, and whether less of it is better."""
     metric, smaller = searcher
     if sort_by in (None, CheckpointSortBy.SEARCHER_METRIC):
@@ -204,7 +206,7 @@ def order_of(sort_by: Any, order_by: Any, smaller_is_better: bool | None, *, sea
     else:
         by, smaller = sort_by, smaller_is_better is not False
     wanted = getattr(order_by, "value", order_by)
-    return Order(by, is_descending=str(wanted).lower().startswith("desc") if wanted else not smaller)
+    return CheckpointOrder(by, is_descending=str(wanted).lower().startswith("desc") if wanted else not smaller)
 
 
 def _values(points: Iterable[MetricPoint]) -> dict[tuple[int, int], dict[str, float]]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from stoker.atomic import replace_file
 from stoker.compat.determined.merging import merge_dicts
 from stoker.errors import UsageError
 
@@ -39,9 +40,7 @@ def get_hf_args_with_overwrites(args: list[str], hparams: Mapping[str, Any]) -> 
         raise UsageError(f"{_OVERWRITES} is set, but the script has no --deepspeed FILE to overwrite.")
     file = Path(args[args.index("--deepspeed") + 1])
     settings = merge_dicts(json.loads(file.read_text()), hparams[_OVERWRITES])
-    partial = file.with_name(f".{file.name}.{os.getpid()}")  # every rank writes the same
-    partial.write_text(json.dumps(settings))
-    os.replace(partial, file)
+    replace_file(file, json.dumps(settings))  # every rank writes the same
     changed = list(args)
     for flag, key in _FLAGS.items():
         if settings.get(key, "auto") != "auto":

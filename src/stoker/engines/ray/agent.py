@@ -270,14 +270,14 @@ def _tell_server(home: Path, server: dict[str, Any]) -> None:
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = home / "server.json"
     if server and not (path.exists() and path.read_text() == json.dumps(server)):
-        _write_private(path, json.dumps(server))
+        _replace(path, json.dumps(server))
 
 
 def _provide(path: Path, text: str) -> None:
     """A file of the server's home, for those who look for it here; what the node's owner has put there stays."""
     known = path.read_text() if path.exists() else WRITTEN
     if text and known != text and known.startswith(WRITTEN):
-        _write_private(path, text)
+        _replace(path, text)
 
 
 def _end_with_raylet(raylet: int) -> None:
@@ -317,7 +317,7 @@ def _unpack(archive: bytes, to: Path) -> None:
             raise
 
 
-def _write_private(path: Path, text: str) -> None:
-    from stoker.host.home import write_private  # noqa: PLC0415 -- of the source that the agent brought
+def _replace(path: Path, text: str) -> None:
+    from stoker.atomic import replace_file  # noqa: PLC0415 -- of the source that the agent brought
 
-    write_private(path, text)
+    replace_file(path, text, mode=0o600)

@@ -4,7 +4,6 @@ A process of its own, with the pool's own Python, because the versions of Ray an
 because Ray is large and slow to import. Answers JSON lines on a Unix socket in HOME/ray; ends when nobody asks.
 """
 
-import fcntl
 import json
 import logging
 import os
@@ -15,6 +14,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from stoker.host.home import Home
+from stoker.host.locks import try_lock
 
 if TYPE_CHECKING:
     from stoker.engines.ray.cluster import Cluster
@@ -32,11 +34,8 @@ _CONNECT_S = 60.0
 def main(words: list[str]) -> int:
     home, pool, settings = Path(words[0]), words[1], json.loads(words[2])
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-    folder = home / "ray"
-    lock = os.open(folder / f"{pool}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    folder = Home(home).ray
+    if try_lock(folder / f"{pool}.lock") is None:
         return 0  # there is one
     os.chdir(folder)  # a Unix socket's path may not be long
     bridge = _Bridge(home, pool, settings)

@@ -15,10 +15,11 @@ from stoker.engines.base import ClusterNode, Liveness
 from stoker.engines.ray.notes import is_waiting, note_cancelled, read_started
 from stoker.errors import StokerError
 from stoker.host.home import Home
+from stoker.host.spawn import exit_code, spawn_detached
 from stoker.run_dir import RunDir
 from stoker.schema.job import Share
 from stoker.schema.launch import Launch
-from stoker.schema.pool import RayPool, total
+from stoker.schema.pool import RayPool
 from stoker.schema.record import Held
 
 _BEGIN_S = 90.0  # for a bridge to start: Ray takes seconds to import, more on a busy machine
@@ -145,7 +146,9 @@ class RayEngine:
             launch = Launch.read(found.run_dir)
         except StokerError:
             return ()
-        return tuple(Held(node=place["id"], share=total(launch.on_node(number))) for number, place in enumerate(placed))
+        return tuple(
+            Held(node=place["id"], share=Share.total(launch.on_node(number))) for number, place in enumerate(placed)
+        )
 
     def _liveness(self, handle: _Handle | None, states: Mapping[str, str]) -> Liveness:
         if handle is None:
@@ -163,7 +166,7 @@ class Bridge:
 
     def __init__(self, home: Home, pool: str, settings: RayPool) -> None:
         self._home, self._pool, self._settings = home, pool, settings
-        self._folder = home.root / "ray"
+        self._folder = home.ray
 
     def ask(self, call: str, **arguments: Any) -> Any:
         """Its answer; StokerError with what it said instead, or when it cannot be had."""
@@ -204,7 +207,7 @@ class Bridge:
         child = self._start()
         give_up = time.monotonic() + _BEGIN_S
         while (found := self._try()) is None:
-            code = _exit_code(child)
+            code = exit_code(child)
             if code:
                 raise _AwayError(f"Pool {self._pool!r}: {self._python} cannot start the bridge to Ray: {self._said()}")
             if code == 0:
@@ -233,17 +236,7 @@ class Bridge:
         words = [self._python, "-P", "-m", "stoker.engines.ray.bridge", str(self._home.root), self._name, settings]
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
         try:
-            return os.posix_spawn(  # not subprocess: it outlives us, and Popen objects want to be waited for
-                self._python,
-                words,
-                environment,
-                file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                    (os.POSIX_SPAWN_OPEN, 1, str(self._log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
-                    (os.POSIX_SPAWN_DUP2, 1, 2),
-                ],
-                setsid=True,
-            )
+            return spawn_detached(words, environment=environment, log=self._log)
         except OSError as error:
             raise _AwayError(f"Pool {self._pool!r}: cannot start {self._python}: {error.strerror}.") from error
 
@@ -254,12 +247,3 @@ class Bridge:
     def _said(self) -> str:
         lines = self._log.read_text(errors="replace").strip().splitlines()
         return lines[-1] if lines else "it said nothing."
-
-
-def _exit_code(child: int) -> int | None:
-    """None while it lives; one that found another at work ends well."""
-    try:
-        ended, status = os.waitpid(child, os.WNOHANG)
-    except ChildProcessError:
-        return None
-    return os.waitstatus_to_exitcode(status) if ended else None

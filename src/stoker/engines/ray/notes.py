@@ -2,6 +2,7 @@
 
 import json
 
+from stoker.atomic import replace_file
 from stoker.run_dir import RunDir
 
 
@@ -15,9 +16,7 @@ def read_started(run_dir: RunDir) -> list[dict[str, str]]:
 
 
 def note_started(run_dir: RunDir, places: list[dict[str, str]]) -> None:
-    partial = run_dir.places.with_suffix(".partial")
-    partial.write_text(json.dumps(places))
-    partial.replace(run_dir.places)
+    replace_file(run_dir.places, json.dumps(places))
 
 
 def is_waiting(run_dir: RunDir) -> bool:

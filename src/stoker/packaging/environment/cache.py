@@ -4,7 +4,6 @@ HOME/environments/KEY/ is a virtual environment. It is made in place, because sc
 only once its record is there, which is written last; what a crash leaves behind is thrown away by the next to come.
 """
 
-import fcntl
 import json
 import os
 import shutil
@@ -14,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stoker.host.home import Home, write_private
+from stoker.atomic import replace_file
+from stoker.host.home import Home
+from stoker.host.locks import locked
 from stoker.packaging.environment.fingerprint import fingerprint
 from stoker.packaging.environment.layer import (
     PATCH_VERSION,
@@ -52,7 +53,7 @@ def prepare(
     Takes a few milliseconds and starts nothing when it was made before. Two that want the same one at the same time
     make it once. UsageError when the needs cannot be met; StokerError when an install fails.
     """
-    order = _Order.of(spec, home)
+    order = _Request.of(spec, home)
     if order.choice.note:
         say(order.choice.note)
     ready = order.find()
@@ -77,11 +78,11 @@ def resolve(
     For submit: takes milliseconds and starts nothing when it was found out before. `archives` are the spec's, where
     they are not in HOME yet; `choice` is its runtime, where that was chosen already.
     """
-    return _resolve(_Order.of(spec, home, choice), archives)
+    return _resolve(_Request.of(spec, home, choice), archives)
 
 
 @dataclass(frozen=True, slots=True)
-class _Order:
+class _Request:
     """An environment that is wanted."""
 
     needs: Needs
@@ -91,7 +92,7 @@ class _Order:
     key: str
 
     @classmethod
-    def of(cls, spec: "EnvironmentSpec | Mapping[str, Any]", home: Home, choice: Choice | None = None) -> "_Order":
+    def of(cls, spec: EnvironmentSpec | Mapping[str, Any], home: Home, choice: Choice | None = None) -> "_Request":
         needs = Needs.of(spec)
         choice = choice or choose(home, runtime=needs.runtime, python=needs.python)
         provided = provided_folder(home)
@@ -121,7 +122,7 @@ class _Order:
             return None
         if record.get("mends") != PATCH_VERSION:  # made by an older stoker
             patch_environment(self.folder, self.runtime, installed)
-            write_private(self.record, json.dumps({**record, "mends": PATCH_VERSION}, indent=1))
+            replace_file(self.record, json.dumps({**record, "mends": PATCH_VERSION}, indent=1), mode=0o600)
         return self.ready(installed, cached=True)
 
     def ready(self, installed: tuple[str, ...], *, cached: bool) -> PreparedEnvironment:
@@ -142,7 +143,7 @@ class _Order:
         )
 
 
-def _resolve(order: _Order, archives: Sequence[Path] | None) -> Resolution:
+def _resolve(order: _Request, archives: Sequence[Path] | None) -> Resolution:
     if not order.needs.requirements and not order.needs.archives:
         return Resolution("none")
     known = remembered(order.home, order.key)
@@ -161,7 +162,7 @@ def _resolve(order: _Order, archives: Sequence[Path] | None) -> Resolution:
     return resolution
 
 
-def _make(order: _Order, *, say: Say) -> tuple[str, ...]:
+def _make(order: _Request, *, say: Say) -> tuple[str, ...]:
     resolution = _resolve(order, None)
     if resolution.lines:
         say(f"Installing on top of {order.runtime}: {', '.join(resolution.labels)}")
@@ -180,7 +181,7 @@ def _make(order: _Order, *, say: Say) -> tuple[str, ...]:
     installed = installed_in(order.folder, order.runtime)
     patch_environment(order.folder, order.runtime, installed)
     record = {"installed": installed, "runtime": str(order.runtime), "requirements": order.needs.requirements}
-    write_private(order.record, json.dumps({**record, "mends": PATCH_VERSION}, indent=1))
+    replace_file(order.record, json.dumps({**record, "mends": PATCH_VERSION}, indent=1), mode=0o600)
     return installed
 
 
@@ -189,10 +190,6 @@ def _only_one(home: Home, key: str, say: Say) -> Iterator[None]:
     """Held while an environment is made. The lock goes with its holder, however that ends."""
     home.make()
     home.environments.mkdir(exist_ok=True)
-    with open(home.environments / f"{key}.lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("Waiting for another run that makes the same environment")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+    wait = "Waiting for another run that makes the same environment"
+    with locked(home.environments / f"{key}.lock", on_wait=lambda: say(wait)):
         yield

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from stoker.atomic import replace_file
 from stoker.host.home import Home
 from stoker.packaging.environment.runtimes import Runtime
 
@@ -84,7 +85,7 @@ def site_packages(folder: Path, runtime: Runtime) -> Path:
 def provided_folder(home: Home) -> Path:
     """HOME/provided/ID: links to this stoker and to the modules that every job can import."""
     own = Path(__file__).resolve().parents[2]
-    folder = home.root / "provided" / hashlib.sha256(str(own).encode()).hexdigest()[:12]
+    folder = home.provided / hashlib.sha256(str(own).encode()).hexdigest()[:12]
     targets = {
         "stoker": own,
         "hypertune": own / "packaging" / "job_modules" / "hypertune",
@@ -115,10 +116,7 @@ def provided_commands(home: Home) -> Path:
         text = f'#!/bin/sh\nSTOKER_HOME={shlex.quote(str(home.root))} exec {command} "$@"\n'
         file = folder / name
         if not file.exists() or file.read_text() != text:
-            partial = folder / f".{name}.{os.getpid()}"
-            partial.write_text(text)
-            partial.chmod(0o755)
-            partial.replace(file)
+            replace_file(file, text, mode=0o755)
     return folder
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from stoker.host.home import Home, write_private
+from stoker.atomic import replace_file
+from stoker.host.home import Home
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ def remembered(home: Home, key: str) -> Resolution | None:
 def remember(home: Home, key: str, resolution: Resolution) -> None:
     file = _file(home, key)
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_private(file, json.dumps(dataclasses.asdict(resolution)))
+    replace_file(file, json.dumps(dataclasses.asdict(resolution)), mode=0o600)
 
 
 def forget(home: Home, key: str) -> None:

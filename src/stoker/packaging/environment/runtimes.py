@@ -4,7 +4,6 @@ HOME/runtimes.json holds the named ones, and what each Python said when it was a
 """
 
 import dataclasses
-import fcntl
 import json
 import os
 import re
@@ -16,8 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from stoker.atomic import replace_file
 from stoker.errors import ConflictError, NotFoundError, StokerError, UsageError
-from stoker.host.home import Home, write_private
+from stoker.host.home import Home
+from stoker.host.locks import locked
 from stoker.packaging.environment.interpreters import OLDEST, Interpreter, find_pythons, probe, this_interpreter
 
 DEFAULT = "default"
@@ -265,7 +266,9 @@ class _Book:
         return interpreter
 
     def write(self, home: Home) -> None:
-        write_private(home.runtimes, json.dumps({"added": self.added, "answers": _plain(self.answers)}, indent=1))
+        replace_file(
+            home.runtimes, json.dumps({"added": self.added, "answers": _plain(self.answers)}, indent=1), mode=0o600
+        )
 
 
 def _plain(answers: dict[str, _Answer]) -> dict[str, Any]:
@@ -283,6 +286,5 @@ def _marks(python: Path) -> tuple[int, int]:
 @contextmanager
 def _locked(home: Home) -> Iterator[None]:
     home.make()
-    with open(home.runtimes.with_suffix(".lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(home.runtimes.with_suffix(".lock")):
         yield

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stoker.host.home import Home, write_private
+from stoker.atomic import replace_file
+from stoker.host.home import Home
 from stoker.packaging.environment.runtimes import Runtime, default_runtime
 from stoker.packaging.package.tree import Tree
 
@@ -99,7 +100,7 @@ def _memory_file(tree: Tree, home: Home, runtime: Runtime) -> Path:
     who = [_FORMAT, str(source.root), source.members, source.package, python]
     # What ships decides which files count, and where modules are looked for; ignore files change it.
     shipped = sorted(path for path in tree.paths if path.endswith((".toml", ".cfg", ".txt", ".py")))
-    return home.root / "projects" / f"{hashlib.sha256(json.dumps([who, shipped]).encode()).hexdigest()[:20]}.json"
+    return home.projects / f"{hashlib.sha256(json.dumps([who, shipped]).encode()).hexdigest()[:20]}.json"
 
 
 def _remembered(memory: Path, root: Path) -> Project | None:
@@ -116,7 +117,7 @@ def _remembered(memory: Path, root: Path) -> Project | None:
 def _remember(memory: Path, root: Path, project: Project, files: Iterable[Path]) -> None:
     digests = {os.path.relpath(file, root): _digest(file) for file in sorted(set(files))}
     memory.parent.mkdir(parents=True, exist_ok=True)
-    write_private(memory, json.dumps({"files": digests, "project": dataclasses.asdict(project)}))
+    replace_file(memory, json.dumps({"files": digests, "project": dataclasses.asdict(project)}), mode=0o600)
 
 
 def _digest(file: Path) -> str | None:

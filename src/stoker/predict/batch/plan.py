@@ -12,7 +12,7 @@ from typing import BinaryIO, Literal
 
 from stoker.errors import NotFoundError, StokerError, UsageError
 from stoker.schema.model import Model
-from stoker.storage import Place, Storage
+from stoker.storage import Storage, StorageUrl
 
 DataFormat = Literal["text", "csv", "tf-record", "tf-record-gzip", "parquet"]
 FOLDER = "_stoker"  # of the output: what stoker itself keeps there
@@ -106,7 +106,7 @@ def listed(storage: Storage, inputs: Sequence[str], *, output: str) -> Iterator[
     An output that lies inside of an input is none.
     """
     seen = set()
-    own = f"{str(Place.parse(output)).rstrip('/')}/"
+    own = f"{str(StorageUrl.parse(output)).rstrip('/')}/"
     for path in inputs:
         for item in sorted(storage.list(path, recursive=True), key=lambda item: item.url):
             if not item.is_folder and item.url not in seen and not item.url.startswith(own):

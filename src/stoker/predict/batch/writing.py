@@ -14,7 +14,7 @@ from typing import Any
 from stoker.errors import NotFoundError
 from stoker.predict.batch.plan import FOLDER, BatchPlan
 from stoker.schema.model import Model
-from stoker.storage import Place, Storage
+from stoker.storage import Storage, StorageUrl
 from stoker.storage.draft import Draft
 
 _BUFFER = 1 << 20
@@ -97,9 +97,9 @@ class _File:
     """A draft under a name that the next try finds again, so that none is left behind for ever."""
 
     def __init__(self, storage: Storage, url: str, job: str) -> None:
-        place = Place.parse(url)
-        self._root, self._key = storage.buckets.root(place), place.key
-        self._draft: Draft = self._root.draft(self._key, resume=f"batch {job}")
+        place = StorageUrl.parse(url)
+        self._store, self._key = storage.buckets.store(place), place.key
+        self._draft: Draft = self._store.draft(self._key, resume=f"batch {job}")
         if self._draft.size:
             self._draft.start_over()
         self._held: list[bytes] = []
@@ -113,7 +113,7 @@ class _File:
 
     def commit(self) -> None:
         self._flush()
-        self._root.commit(self._key, self._draft)
+        self._store.commit(self._key, self._draft)
 
     def discard(self) -> None:
         self._draft.discard()

@@ -9,7 +9,16 @@ import torch
 import torch.utils.data as torch_data
 
 from stoker.pytorch.data.device import moved
-from stoker.pytorch.data.order import Items, KnownOrder, KnownReader, Order, Part, Plan, Sharding, tell_epoch
+from stoker.pytorch.data.order import (
+    Items,
+    KnownOrder,
+    KnownReader,
+    LoaderPlan,
+    Part,
+    SampleOrder,
+    Sharding,
+    tell_epoch,
+)
 from stoker.pytorch.data.random import Fetch, SeededDataset, mix
 
 _GATHER_BYTES = 2 << 20  # batches gathered at once from tensors: enough to hide the call, little enough for the cache
@@ -34,7 +43,7 @@ class Feed(Protocol):
     def batches(self, epoch: int, start: int) -> Batches: ...
 
 
-def feed_for(loader: "torch_data.DataLoader[Any]", plan: Plan, *, seed: int, device: torch.device) -> Feed:
+def feed_for(loader: "torch_data.DataLoader[Any]", plan: LoaderPlan, *, seed: int, device: torch.device) -> Feed:
     """The fastest way that gives what the loader says."""
     if loader.num_workers > 0:
         return WorkerFeed(loader, plan, seed=seed, device=device)
@@ -100,7 +109,7 @@ def _is_altered(kind: type[torch_data.TensorDataset]) -> bool:
 class TensorFeed:
     """Samples that are rows of tensors: many batches are gathered at once, on the device if the data fits there."""
 
-    def __init__(self, table: Table, order: Order, sharding: Sharding, *, device: torch.device) -> None:
+    def __init__(self, table: Table, order: SampleOrder, sharding: Sharding, *, device: torch.device) -> None:
         self._order = order
         self._sharding = sharding
         self._device = device
@@ -160,7 +169,7 @@ class InlineFeed:
     """Batches made in this process when they are asked for, and not before: the dataset may draw from the global
     generators, which are checkpointed as they stand between two batches."""
 
-    def __init__(self, loader: "torch_data.DataLoader[Any]", plan: Plan, *, device: torch.device) -> None:
+    def __init__(self, loader: "torch_data.DataLoader[Any]", plan: LoaderPlan, *, device: torch.device) -> None:
         self._dataset: Any = loader.dataset
         self._plan = plan
         self._device = device
@@ -188,7 +197,9 @@ class InlineFeed:
 class WorkerFeed:
     """Batches made in worker processes by a torch DataLoader, which is given our order and our seeds."""
 
-    def __init__(self, loader: "torch_data.DataLoader[Any]", plan: Plan, *, seed: int, device: torch.device) -> None:
+    def __init__(
+        self, loader: "torch_data.DataLoader[Any]", plan: LoaderPlan, *, seed: int, device: torch.device
+    ) -> None:
         self._plan = plan
         self._seed = seed
         self._device = device
@@ -232,7 +243,7 @@ class WorkerFeed:
 class _Requests:
     """The sampler of the inner loader. Keeps what goes beside each batch until the workers have made it."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: LoaderPlan) -> None:
         self._plan = plan
         self._epoch = 0
         self._start = 0
@@ -260,6 +271,6 @@ def _start_worker(worker: int, *, user_init: Callable[[int], None] | None) -> No
         user_init(worker)
 
 
-def _indices(part: Part, plan: Plan) -> list[Any]:
+def _indices(part: Part, plan: LoaderPlan) -> list[Any]:
     items = part.items[0] if plan.batches else part.items
     return items.tolist() if isinstance(items, torch.Tensor) else list(items)

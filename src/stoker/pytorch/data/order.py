@@ -40,7 +40,7 @@ class EpochReader(Protocol):
         ...
 
 
-class Order(Protocol):
+class SampleOrder(Protocol):
     """The items of every epoch."""
 
     length: int | None  # items in an epoch, if that is known
@@ -191,23 +191,23 @@ class Sharding:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class LoaderPlan:
     """What a loader's samplers come to."""
 
-    order: Order
+    order: SampleOrder
     sharding: Sharding
     collated: bool  # items are put together to a batch; otherwise each goes to the dataset as it is (batch_size=None)
     batches: bool = False  # the items are whole batches, from a user's batch sampler
 
 
-def plan_of(loader: "torch_data.DataLoader[Any]", *, seed: int, rank: int, size: int, even: bool) -> Plan:
+def plan_of(loader: "torch_data.DataLoader[Any]", *, seed: int, rank: int, size: int, even: bool) -> LoaderPlan:
     """Read a torch DataLoader's samplers; those of torch are replaced by an order of our own."""
     batch_sampler: Any = loader.batch_sampler
     if batch_sampler is not None and _kind(batch_sampler) is not torch_data.BatchSampler:
         if _is_sharded(batch_sampler):
             rank, size = 0, 1
         sharding = Sharding(unit=1, rank=rank, size=size, drop_last=False, even=even)
-        return Plan(SamplerOrder(batch_sampler, seed), sharding, collated=True, batches=True)
+        return LoaderPlan(SamplerOrder(batch_sampler, seed), sharding, collated=True, batches=True)
     if batch_sampler is None:
         sampler, unit, drop_last = loader.sampler, 1, False
     else:
@@ -215,10 +215,10 @@ def plan_of(loader: "torch_data.DataLoader[Any]", *, seed: int, rank: int, size:
     if _is_sharded(sampler):
         rank, size = 0, 1
     sharding = Sharding(unit=unit, rank=rank, size=size, drop_last=drop_last, even=even)
-    return Plan(_order_of(sampler, seed), sharding, collated=batch_sampler is not None)
+    return LoaderPlan(_order_of(sampler, seed), sharding, collated=batch_sampler is not None)
 
 
-def _order_of(sampler: Any, seed: int) -> Order:
+def _order_of(sampler: Any, seed: int) -> SampleOrder:
     kind = _kind(sampler)
     if kind is torch_data.SequentialSampler:
         return KnownOrder(len(sampler))

@@ -4,15 +4,15 @@ FOLDER/KEY/         numbers.bin, codes.bin, target.bin, weight.bin, table.json: 
 FOLDER/KEY.lock     held by whoever makes it, so that trials that start together parse once
 """
 
-import fcntl
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from stoker.host.locks import locked
 
 FORMAT = 1  # of the files, and of what columns.py makes; a new number leaves old caches alone
 
@@ -29,7 +29,7 @@ def kept(folder: Path, key: str, make: Callable[[Path], None]) -> Path:
     if (found / "table.json").exists():
         return found
     folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder / f"{key}.lock"):
+    with locked(folder / f"{key}.lock"):
         if not (found / "table.json").exists():  # else somebody else was faster
             draft = folder / f".{key}.{os.getpid()}"
             shutil.rmtree(draft, ignore_errors=True)
@@ -41,11 +41,3 @@ def kept(folder: Path, key: str, make: Callable[[Path], None]) -> Path:
                 shutil.rmtree(draft, ignore_errors=True)
                 raise
     return found
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Held by this process alone; the kernel lets go of it should the process die."""
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

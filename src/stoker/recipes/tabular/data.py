@@ -87,7 +87,7 @@ def load(
         metadata=metadata.to_json(),
         vocabularies=vocabularies,
     )
-    return _open(kept(cache or home.root / "cache" / "tabular", key, make))
+    return _open(kept(cache or home.cache / "tabular", key, make))
 
 
 def check_classes(table: Table, metadata: Metadata) -> None:

@@ -81,7 +81,7 @@ def token_rows(
 def cache_root(cache_dir: str | None) -> Path:
     """Where made things are kept: the folder given, STOKER_CACHE, or the home's own."""
     given = cache_dir or os.environ.get("STOKER_CACHE")
-    return Path(given).expanduser().absolute() if given else Home.find().root / "cache"
+    return Path(given).expanduser().absolute() if given else Home.find().cache
 
 
 def _key(texts: Sequence[str], tokenizer: Any, cutting: Cutting) -> str:

@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 
 from stoker.errors import StokerError
 from stoker.server.live.sse import KEEP_ALIVE, KEEP_ALIVE_S, event_message
-from stoker.server.live.wakeups import Live
+from stoker.server.live.wakeups import Wakeups
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Source(Protocol):
 
     @property
     def wakes(self) -> Sequence[str]:
-        """The topics of Live that wake it."""
+        """The topics of Wakeups that wake it."""
         ...
 
     @property
@@ -82,18 +82,18 @@ class _Client:
 @dataclass(eq=False, slots=True)
 class _Topic:
     source: Source
-    since: int  # all later messages of the hub that are this topic's are in the ring
+    since: int  # all later messages of the fanout that are this topic's are in the ring
     clients: set[_Client] = field(default_factory=set)
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     left: float = field(default_factory=time.monotonic)  # when the last client went
     task: asyncio.Task[None] | None = None
 
 
-class Hub:
+class Fanout:
     """All topics and their clients; lives on the event loop."""
 
-    def __init__(self, live: Live, source_of: Callable[[str], Source]) -> None:
-        self._live = live
+    def __init__(self, wakeups: Wakeups, source_of: Callable[[str], Source]) -> None:
+        self._wakeups = wakeups
         self._source_of = source_of
         self._topics: dict[str, _Topic] = {}
         self._clients: set[_Client] = set()
@@ -101,7 +101,7 @@ class Hub:
         self._ring_bytes = 0
         self._number = 0
         self._is_closed = False
-        live.on_close(self.close)
+        wakeups.on_close(self.close)
 
     async def stream(self, names: Sequence[str], last_id: str | None) -> AsyncIterator[str]:
         """What a client is sent, until the server goes away or a topic cannot go on: then it comes back."""
@@ -153,10 +153,10 @@ class Hub:
                 return
 
     def _greeting(self, topics: dict[str, _Topic], last_id: str | None) -> str:
-        hello = {"boot": self._live.boot, "topics": list(topics), "time": time.time()}
+        hello = {"boot": self._wakeups.boot, "topics": list(topics), "time": time.time()}
         text = self._written("hello", json.dumps(hello))
         boot, _, number = (last_id or "").partition("-")
-        if boot != self._live.boot or not number.isdecimal():
+        if boot != self._wakeups.boot or not number.isdecimal():
             return text
         last = int(number)
         oldest = self._ring[0][0] if self._ring else self._number + 1
@@ -176,7 +176,7 @@ class Hub:
 
     async def _pump(self, name: str, topic: _Topic) -> None:
         try:
-            with self._live.listen(*topic.source.wakes) as listener:
+            with self._wakeups.listen(*topic.source.wakes) as listener:
                 await run_in_threadpool(topic.source.open)
                 topic.ready.set()
                 while not listener.closed and not self._is_abandoned(topic):
@@ -211,4 +211,4 @@ class Hub:
         return self._written("resync", json.dumps({"topics": list(names)}))
 
     def _written(self, event: str, data: str) -> str:
-        return event_message(event, data, id=f"{self._live.boot}-{self._number}")
+        return event_message(event, data, id=f"{self._wakeups.boot}-{self._number}")

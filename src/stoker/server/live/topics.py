@@ -8,7 +8,7 @@ from typing import Any
 from stoker.errors import NotFoundError, UsageError
 from stoker.schema.record import PoolStatus
 from stoker.server.live.fanout import Message, Source
-from stoker.server.live.wakeups import JOBS, POOLS, Live, job_topic, trials_topic
+from stoker.server.live.wakeups import JOBS, POOLS, Wakeups, job_topic, trials_topic
 from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.store.store import Store
 from stoker.server.store.values import Fresh, Line, LogFilter
@@ -31,7 +31,7 @@ class Topics:
 
     store: Store
     scheduler: Scheduler
-    live: Live
+    wakeups: Wakeups
     lines: LogLines
     pools: Callable[[], Sequence[PoolStatus]]
 
@@ -125,7 +125,7 @@ class _Job:
             self.results = self.of.store.pages.last_decision(self.job)
 
     def read(self, news: set[str]) -> list[Message]:
-        version = self.of.live.version(self.job)
+        version = self.of.wakeups.version(self.job)
         line = self.of.scheduler.with_reason(self.of.store.summary(self.job))
         text = line.model_dump_json()
         messages: list[Message] = [("job", text)] if text != self.told and self.trial is None else []

@@ -41,7 +41,7 @@ class Listener:
         self._event.set()
 
 
-class Live:
+class Wakeups:
     """Topics and their listeners. Wake from any thread, after the commit; listen on the event loop."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ from stoker.schema.registry import CHECKPOINT, NewVersion, Reference, Version
 from stoker.server.registry.code import unpack_code
 from stoker.server.registry.sources import Source, source_of_job
 from stoker.server.store.store import Store
-from stoker.storage import Place, Storage
+from stoker.storage import Storage, StorageUrl
 
 MAX_FILES = 1000  # AI Platform's own limit
 
@@ -116,7 +116,7 @@ class Registry:
 
     @contextmanager
     def _draft(self) -> Iterator[Path]:
-        drafts = self.home.root / "models" / ".drafts"
+        drafts = self.home.models / ".drafts"
         with self._lock:
             if not self._is_swept:  # what a killed server left
                 shutil.rmtree(drafts, ignore_errors=True)
@@ -130,7 +130,7 @@ class Registry:
 
     def _put(self, storage: Storage, draft: Path, card: ModelCard, *, model: str, name: str) -> tuple[str, ModelCard]:
         """Where the version's files are from now on, and the card with them. What was there belongs to nobody."""
-        folder = self.home.root / "models" / model / name if self.url is None else draft / name
+        folder = self.home.models / model / name if self.url is None else draft / name
         card = bundle.write(folder, card, lambda into: _move(draft / "files", into))
         if self.url is None:
             return str(folder), card
@@ -183,7 +183,7 @@ def _copy(storage: Storage, source: Source, into: Path) -> None:
         raise UsageError(
             f"{source.url} holds {len(found)} files; a model has at most {MAX_FILES}. Give its own folder."
         )
-    is_file = len(found) == 1 and found[0].url == str(Place.parse(base))
+    is_file = len(found) == 1 and found[0].url == str(StorageUrl.parse(base))
     storage.copy(base, f"{into}/", recursive=not is_file)
 
 

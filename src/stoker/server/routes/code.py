@@ -10,7 +10,6 @@ from stoker.errors import NotFoundError, StokerError
 from stoker.host.home import Home
 from stoker.schema.job import JobSpec
 from stoker.schema.model import Model
-from stoker.schema.pool import replicas_for
 from stoker.schema.record import Job
 from stoker.schema.views import (
     Command,
@@ -24,6 +23,7 @@ from stoker.schema.views import (
     Process,
 )
 from stoker.server.routes.replies import reply
+from stoker.server.scheduling.placement import replicas_for
 from stoker.server.settings import Settings
 from stoker.server.store.columns import flatten
 from stoker.server.store.store import Store

@@ -11,14 +11,14 @@ from pydantic import Field
 from stoker.errors import NotFoundError, UsageError
 from stoker.host.home import Home
 from stoker.origin import Platform
-from stoker.schema.job import JobSpec, Labels
+from stoker.schema.job import JobSpec, Labels, Share
 from stoker.schema.model import Model
-from stoker.schema.pool import replicas_for, total
 from stoker.schema.record import CheckpointRecord, DryRun, Job, JobList, Run, Trial
 from stoker.schema.state import Intent, JobState, RunState
-from stoker.server.live.wakeups import Live
+from stoker.server.live.wakeups import Wakeups
 from stoker.server.routes.replies import reply, reply_many
 from stoker.server.scheduling.launch import build_launch
+from stoker.server.scheduling.placement import replicas_for
 from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.searches.search import check_search, first_trial
 from stoker.server.settings import Settings, choose_pool
@@ -77,7 +77,7 @@ class JobRoutes:
     store: Store
     scheduler: Scheduler
     clusters: Clusters
-    live: Live
+    wakeups: Wakeups
     settings: Settings
     home: Home
     owner: str
@@ -114,7 +114,7 @@ class JobRoutes:
         self.clusters.await_answer(pool.name)
         pool = self.scheduler.pools.get(pool.name, pool)
         replicas = replicas_for(spec.resources, pool)
-        need = total(replicas)
+        need = Share.total(replicas)
         if dry_run:
             imagined = _imagined(spec, pool=pool.name, owner=self.owner, now=self.now())
             launch = build_launch(*imagined, replicas)
@@ -126,7 +126,7 @@ class JobRoutes:
         job, is_new = self.store.add_job(new, now=self.now())
         if is_new:
             self.scheduler.wake()
-            self.live.job_changed(job.id)
+            self.wakeups.job_changed(job.id)
         return reply(job.with_(notes=(note,)) if note else job, status=201 if is_new else 200)
 
     def list_jobs(self, which: Annotated[ListQuery, Query()]) -> Response:
@@ -172,7 +172,7 @@ class JobRoutes:
 
     def _changed(self, job: Job) -> Response:
         self.scheduler.wake()
-        self.live.job_changed(job.id)
+        self.wakeups.job_changed(job.id)
         return self._reply(job)
 
     def _reply(self, job: Job) -> Response:

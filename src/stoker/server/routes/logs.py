@@ -15,7 +15,7 @@ from stoker.errors import UsageError
 from stoker.schema.model import Model
 from stoker.schema.record import LogPage, MetricPoint
 from stoker.server.live.sse import KEEP_ALIVE, KEEP_ALIVE_S, EventStream, event_message
-from stoker.server.live.wakeups import Live, job_topic
+from stoker.server.live.wakeups import Wakeups, job_topic
 from stoker.server.routes.replies import reply
 from stoker.server.store.logs import check_filter
 from stoker.server.store.store import Store
@@ -63,7 +63,7 @@ class LogRoutes:
     """What the routes of logs and metrics need."""
 
     store: Store
-    live: Live
+    wakeups: Wakeups
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/jobs", tags=["logs and metrics"])
@@ -132,7 +132,7 @@ class LogRoutes:
 
     async def _follow(self, job: str, read: Read, cursor: int) -> AsyncIterator[str]:
         """What is there, then what comes, until the job has ended and everything was said."""
-        with self.live.listen(job_topic(job)) as listener:
+        with self.wakeups.listen(job_topic(job)) as listener:
             yield KEEP_ALIVE  # the headers go out at once, also when there is nothing to say yet
             while not listener.closed:
                 listener.take()

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from stoker.schema.event import EventBatch, EventReply
 from stoker.schema.model import Model, config_error
 from stoker.schema.state import StopReason
-from stoker.server.live.wakeups import Live, run_topic
+from stoker.server.live.wakeups import Wakeups, run_topic
 from stoker.server.routes.replies import reply
 from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.store.store import Store
@@ -31,7 +31,7 @@ class RunRoutes:
 
     store: Store
     scheduler: Scheduler
-    live: Live
+    wakeups: Wakeups
     now: Callable[[], float]
 
     def router(self) -> APIRouter:
@@ -53,7 +53,7 @@ class RunRoutes:
 
     async def get_orders(self, run: str, wait_s: Annotated[float, Query(ge=0, le=60)] = 25.0) -> Response:
         """Answers as soon as there is an order, or with none after `wait_s`."""
-        with self.live.listen(run_topic(run)) as listener:
+        with self.wakeups.listen(run_topic(run)) as listener:
             stop = await run_in_threadpool(self.store.stop_order, run)
             if stop is None and await listener.wait(wait_s):
                 stop = await run_in_threadpool(self.store.stop_order, run)
@@ -68,6 +68,6 @@ class RunRoutes:
         if done.moved:
             self.scheduler.wake()
             if done.stop is not None:
-                self.live.run_ordered(run)  # one node's end may be the others' order to stop
-        self.live.run_changed(run)
+                self.wakeups.run_ordered(run)  # one node's end may be the others' order to stop
+        self.wakeups.run_changed(run)
         return EventReply(acked=done.acked, stop=done.stop)

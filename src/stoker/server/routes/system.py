@@ -13,7 +13,7 @@ from stoker.errors import NotFoundError
 from stoker.host.home import Home
 from stoker.schema.record import Health, PoolStatus
 from stoker.server.live.sse import KEEP_ALIVE, KEEP_ALIVE_S, EventStream, event_message
-from stoker.server.live.wakeups import JOBS, Live
+from stoker.server.live.wakeups import JOBS, Wakeups
 from stoker.server.routes.replies import reply, reply_many
 from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.store.store import Store
@@ -30,7 +30,7 @@ class SystemRoutes:
     store: Store
     scheduler: Scheduler
     pools: PoolViews
-    live: Live
+    wakeups: Wakeups
     home: Home
     shutdown: Callable[[], None]
 
@@ -62,7 +62,7 @@ class SystemRoutes:
 
     async def _news(self) -> AsyncIterator[str]:
         told: dict[str, str] = {}
-        with self.live.listen(JOBS) as listener:
+        with self.wakeups.listen(JOBS) as listener:
             yield KEEP_ALIVE  # from here on nothing is missed
             while not listener.closed:
                 for job, line in (await run_in_threadpool(self._lines, listener.take())).items():

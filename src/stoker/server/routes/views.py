@@ -15,7 +15,7 @@ from stoker.errors import UsageError
 from stoker.schema.model import Model
 from stoker.schema.record import PoolHistory
 from stoker.schema.views import Rungs
-from stoker.server.live.fanout import Hub
+from stoker.server.live.fanout import Fanout
 from stoker.server.live.sse import EventStream
 from stoker.server.live.topics import Topics, line_json, lines_json
 from stoker.server.routes.replies import reply_many
@@ -82,7 +82,7 @@ class ViewRoutes:
     lines: LogLines
     pools: PoolViews
     topics: Topics
-    hub: Hub
+    fanout: Fanout
 
     def router(self) -> APIRouter:
         router = APIRouter(tags=["pages"])
@@ -156,7 +156,7 @@ class ViewRoutes:
             raise UsageError(f"Name 1 to {_MOST_TOPICS} topics, with commas between.")
         for name in names:
             await run_in_threadpool(self.topics.check, name)
-        return EventStream(self.hub.stream(names, request.headers.get("last-event-id") or last_event_id))
+        return EventStream(self.fanout.stream(names, request.headers.get("last-event-id") or last_event_id))
 
     def _since(self, job: str, chosen: list[int], after: int) -> Response:
         found = self.store.pages.series_news(job, after=after, trials=chosen, limit=20_000)

@@ -8,12 +8,12 @@ On a cluster, a job takes its place from those of lower priority: they are told 
 
 import math
 import signal
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from stoker.schema.event import Exited, Phase
-from stoker.schema.job import Share
-from stoker.schema.pool import Pool, fits, in_words
+from stoker.schema.job import NOTHING, Share
+from stoker.schema.pool import Pool
 from stoker.schema.state import Intent, RunState, StopReason
 from stoker.server.store.values import JobNow, RunNow, TrialNow
 
@@ -60,7 +60,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class StopOrder:
     """Tell a run's supervisor to stop it."""
 
     run: str
@@ -102,14 +102,14 @@ class Continue:
     trial: int
 
 
-Action = Start | Find | Move | Order | Collect | Abandon | Withdraw | Continue
+Action = Start | Find | Move | StopOrder | Collect | Abandon | Withdraw | Continue
 
 
 def decide(snapshot: Snapshot, now: float) -> tuple[Action, ...]:
     """What is to be done, in order: first what ends or stops, then what starts."""
     tended = [_tend(job, trial, snapshot, now) for job in snapshot.jobs for trial in job.trials]
     places = list(_queue(snapshot, now))
-    orders = [Order(run, StopReason.PREEMPT) for place in places for run in place.takes]
+    orders = [StopOrder(run, StopReason.PREEMPT) for place in places for run in place.takes]
     starts = [Start(place.trial.run.id) for place in places if place.starts]
     return (*(action for action in tended if action is not None), *orders, *starts)
 
@@ -135,15 +135,7 @@ def _unheard(snapshot: Snapshot) -> dict[str, str]:
 def used(jobs: Iterable[JobNow], pool: str, *, but: Collection[str] = ()) -> Share:
     """What live runs hold of a pool, or are to have of it; `but` these, which wait for a place there."""
     runs = [(job.need, trial.run) for job in jobs if job.pool == pool for trial in job.trials]
-    return _sum([need for need, run in runs if is_live(run) and run.id not in but])
-
-
-def _sum(shares: Sequence[Share]) -> Share:
-    return Share(
-        cpus=sum(share.cpus for share in shares),
-        memory_gb=sum(share.memory_gb for share in shares),
-        gpus=sum(share.gpus for share in shares),
-    )
+    return Share.total([need for need, run in runs if is_live(run) and run.id not in but])
 
 
 def is_live(run: RunNow) -> bool:
@@ -194,7 +186,7 @@ def _tend_live(job: JobNow, trial: TrialNow, snapshot: Snapshot, now: float) -> 
     if run.id in snapshot.waiting:
         return _tend_waiting(job, run, snapshot.waiting[run.id], now)
     if job.intent is not Intent.RUN and run.stop is None:
-        return Order(run.id, _REASONS[job.intent])
+        return StopOrder(run.id, _REASONS[job.intent])
     if run.state is RunState.STARTING and run.phase is Phase.USER_CODE:
         return Move(run.id, RunState.RUNNING)
     return None
@@ -293,7 +285,7 @@ def _queue(snapshot: Snapshot, now: float) -> Iterator[_Place]:
     waiting.sort(key=lambda place: (-place[0].priority, place[0].number, place[1].number))
     lines = {
         name: _Line(
-            _NOTHING if pool.trouble else pool.limit, used(snapshot.jobs, name), turns=_turns(pool, snapshot.jobs)
+            NOTHING if pool.trouble else pool.limit, used(snapshot.jobs, name), turns=_turns(pool, snapshot.jobs)
         )
         for name, pool in snapshot.pools.items()
     }
@@ -301,7 +293,7 @@ def _queue(snapshot: Snapshot, now: float) -> Iterator[_Place]:
     for job, trial in waiting:
         if job.max_live is not None and going[job.id] >= job.max_live:
             continue  # it waits for its own trials
-        line = lines.setdefault(job.pool, _Line(_NOTHING, _NOTHING))
+        line = lines.setdefault(job.pool, _Line(NOTHING, NOTHING))
         place = line.take(job, trial, now)
         if place.starts and job.id in going:
             going[job.id] += 1
@@ -328,12 +320,12 @@ def _room(place: _Place, snapshot: Snapshot) -> tuple[str, ...] | None:
     room = [place.free, *(need for need, run in live if run.stop is StopReason.PREEMPT)]
     taken: list[str] = []
     for need, run in live:
-        if fits(place.job.need, _sum(room)):
+        if place.job.need.fits(Share.total(room)):
             break
         if run.stop is None and run.handle is not None and run.id not in snapshot.waiting:
             room.append(need)
             taken.append(run.id)
-    return tuple(taken) if fits(place.job.need, _sum(room)) else None
+    return tuple(taken) if place.job.need.fits(Share.total(room)) else None
 
 
 def _turns(pool: Pool, jobs: Iterable[JobNow]) -> float:
@@ -346,17 +338,12 @@ def _turns(pool: Pool, jobs: Iterable[JobNow]) -> float:
     return pool.max_nodes - sum(is_live(trial.run) for job in jobs if job.pool == pool.name for trial in job.trials)
 
 
-_NOTHING = Share(cpus=0, memory_gb=0, gpus=0)
-
-
 class _Line:
     """One pool's queue, walked from its head."""
 
     def __init__(self, capacity: Share, taken: Share, *, turns: float = math.inf) -> None:
         self._capacity, self._turns = capacity, turns
-        self._cpus = capacity.cpus - taken.cpus
-        self._memory_gb = capacity.memory_gb - taken.memory_gb
-        self._gpus = capacity.gpus - taken.gpus
+        self._free = capacity - taken
         self._waiting: dict[int, int] = {}  # priority to how many wait
         self._held_by: str | None = None
 
@@ -365,26 +352,23 @@ class _Line:
         self._held_by = self._held_by or job
 
     def take(self, job: JobNow, trial: TrialNow, now: float) -> _Place:
-        free = Share(cpus=max(self._cpus, 0), memory_gb=max(self._memory_gb, 0), gpus=max(self._gpus, 0))
-        starts = self._held_by is None and self._turns > 0 and fits(job.need, free)
+        starts = self._held_by is None and self._turns > 0 and job.need.fits(self._free)
         place = _Place(
             job=job,
             trial=trial,
             starts=starts,
-            free=free,
+            free=self._free,
             more_urgent=sum(count for priority, count in self._waiting.items() if priority > job.priority),
             older=self._waiting.get(job.priority, 0),
             held_by=self._held_by,
         )
         if starts:
             self._turns -= 1
-            self._cpus -= job.need.cpus
-            self._memory_gb -= job.need.memory_gb
-            self._gpus -= job.need.gpus
+            self._free -= job.need
             return place
         self._waiting[job.priority] = place.older + 1
         # One that can never fit (the pool was made smaller) must not hold up the others for ever.
-        if self._held_by is None and now - trial.run.created > PATIENCE_S and fits(job.need, self._capacity):
+        if self._held_by is None and now - trial.run.created > PATIENCE_S and job.need.fits(self._capacity):
             self._held_by = job.id
         return place
 
@@ -399,12 +383,12 @@ def _words(place: _Place, snapshot: Snapshot) -> str:
         return f"waits for pool {job.pool!r}, which is not in config.toml any more"
     if pool.trouble:
         return f"waits: {pool.trouble}"
-    if not fits(job.need, pool.limit):
-        return f"needs {in_words(job.need)}; pool {job.pool!r} has {in_words(pool.capacity)} now and can never hold it"
+    if not job.need.fits(pool.limit):
+        return f"needs {job.need.in_words}; pool {job.pool!r} has {pool.capacity.in_words} now and can never hold it"
     if place.held_by is not None:
         why = "is to have the next place" if pool.engine != "local" else "has waited long for a place"
         return f"waits behind job {place.held_by!r}, which {why} in pool {job.pool!r}"
-    if pool.is_unsized and fits(job.need, place.free):
+    if pool.is_unsized and job.need.fits(place.free):
         return f"waits for the first node of pool {job.pool!r}: what its nodes hold is not known yet{_behind(place)}"
     if place.takes:
         return f"takes the place of {_count(len(place.takes), 'run')} of lower priority in pool {job.pool!r}"

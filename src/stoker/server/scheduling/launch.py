@@ -9,7 +9,7 @@ _LEAST_S = 1.0
 
 
 def build_launch(job: Job, trial: Trial, run: Run, replicas: tuple[Replica, ...]) -> Launch:
-    """`replicas` are what the job comes to on its pool (`schema.pool.replicas_for`)."""
+    """`replicas` are what the job comes to on its pool (`scheduling.placement.replicas_for`)."""
     spec = job.spec
     return Launch(
         run=run.id,

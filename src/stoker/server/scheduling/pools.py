@@ -9,8 +9,8 @@ from stoker.engines.base import ClusterNode, Engine
 from stoker.engines.ray.engine import RayEngine
 from stoker.errors import StokerError
 from stoker.host.home import Home
-from stoker.schema.job import Share
-from stoker.schema.pool import Pool, RayPool, least
+from stoker.schema.job import NOTHING, Share
+from stoker.schema.pool import Pool, RayPool
 from stoker.schema.record import Held
 from stoker.server.settings import Settings
 
@@ -156,22 +156,16 @@ class Pools(Mapping[str, Pool]):
             self._nodes.pop(pool.name, None)
             if pool.trouble != str(error):
                 logger.warning("%s", error)
-            nothing = Share(cpus=0, memory_gb=0, gpus=0)
-            return pool.with_(nodes=(), capacity=nothing, trouble=str(error))
+            return pool.with_(nodes=(), capacity=NOTHING, trouble=str(error))
         except Exception as error:  # noqa: BLE001 -- the loop must survive, or no pool would ever be known again
             logger.exception("pool %s", pool.name)
             return pool.with_(trouble=f"Pool {pool.name!r}: {error!r}")
         # One without either, as a head often is, runs nothing: it says nothing of those that may come.
         nodes = tuple(node.has for node in found if node.has.cpus or node.has.gpus)
-        capacity = Share(
-            cpus=sum(node.cpus for node in nodes),
-            memory_gb=sum(node.memory_gb for node in nodes),
-            gpus=sum(node.gpus for node in nodes),
-        )
         # What was there once may come again: it is not forgotten when the cluster has shrunk.
         seen = pool.with_(nodes=nodes).new_node
         trouble = _lack(pool, pool.ray.resources) if there and not found and not pool.autoscale else ""
-        return pool.with_(nodes=nodes, capacity=least(capacity, pool.most), largest_node=seen, trouble=trouble)
+        return pool.with_(nodes=nodes, capacity=Share.total(nodes) & pool.most, largest_node=seen, trouble=trouble)
 
 
 def usable(nodes: Iterable[ClusterNode], resources: Mapping[str, float]) -> Iterator[ClusterNode]:
@@ -191,7 +185,7 @@ def _as_asked(pool: Pool, known: Pool) -> Pool:
     """A pool as it is written now, with what its cluster last said; one that is no cluster as it is written."""
     if pool.ray is None:
         return pool
-    return pool.with_(nodes=known.nodes, capacity=least(known.capacity, pool.most), trouble=known.trouble)
+    return pool.with_(nodes=known.nodes, capacity=known.capacity & pool.most, trouble=known.trouble)
 
 
 def _unasked(pool: Pool) -> Pool:

@@ -17,10 +17,10 @@ from stoker.engines.base import Engine, Liveness
 from stoker.errors import NotFoundError, StokerError
 from stoker.host.home import Home
 from stoker.schema.launch import Launch, Replica
-from stoker.schema.pool import Pool, replicas_for
+from stoker.schema.pool import Pool
 from stoker.schema.record import Job, JobSummary, PoolNode, PoolStatus
 from stoker.schema.state import JobState, RunState
-from stoker.server.live.wakeups import Live
+from stoker.server.live.wakeups import Wakeups
 from stoker.server.scheduling.decide import (
     Abandon,
     Action,
@@ -28,9 +28,9 @@ from stoker.server.scheduling.decide import (
     Continue,
     Find,
     Move,
-    Order,
     Snapshot,
     Start,
+    StopOrder,
     Withdraw,
     decide,
     explain,
@@ -38,6 +38,7 @@ from stoker.server.scheduling.decide import (
     used,
 )
 from stoker.server.scheduling.launch import build_launch, find_run
+from stoker.server.scheduling.placement import replicas_for
 from stoker.server.searches.search import Searches
 from stoker.server.store.store import Store
 from stoker.server.store.values import JobNow, RunNow
@@ -72,7 +73,7 @@ class Scheduler:
         engines: Mapping[str, Engine],
         pools: Mapping[str, Pool],
         home: Home,
-        live: Live,
+        wakeups: Wakeups,
         now: Callable[[], float] = time.time,
         background: Executor | None = None,
     ) -> None:
@@ -81,7 +82,7 @@ class Scheduler:
         self._engines = engines
         self._pools = pools
         self._home = home
-        self._live = live
+        self._wakeups = wakeups
         self._now = now
         self._gone: dict[str, float] = {}
         self._drains: dict[str, _Drain] = {}
@@ -94,7 +95,7 @@ class Scheduler:
         self._unplaced: frozenset[str] = frozenset()  # handles of runs that wait for a place on their cluster
         self._woken = threading.Event()
         self._stopping = threading.Event()
-        self._searches = Searches(store, pools=pools, live=live, wake=self.wake, now=now, background=background)
+        self._searches = Searches(store, pools=pools, wakeups=wakeups, wake=self.wake, now=now, background=background)
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
 
     @property
@@ -284,11 +285,11 @@ class Scheduler:
                 self._find_run(run)
             case Move():
                 self._move(action)
-            case Order(run, reason):
+            case StopOrder(run, reason):
                 self._store.order_stop(run, reason, now=self._now())
                 logger.info("run %s told to stop: %s", run, reason)
-                self._live.run_ordered(run)
-                self._live.job_changed(_job_name(run))
+                self._wakeups.run_ordered(run)
+                self._wakeups.job_changed(_job_name(run))
             case Collect(run):
                 self._collect(run)
             case Abandon():
@@ -298,7 +299,7 @@ class Scheduler:
                 self._move(Move(action.run, action.state, stop=action.stop, message=action.message))
             case Continue(trial):
                 added = self._store.add_run(trial, now=self._now())
-                self._live.job_changed(_job_name(added.id))
+                self._wakeups.job_changed(_job_name(added.id))
 
     def _start_run(self, run: str) -> None:
         directory = self._home.run_dir(*_path_of(run))
@@ -373,9 +374,9 @@ class Scheduler:
             move.run, move.state, now=self._now(), stop=move.stop, message=move.message, restart=move.restart
         )
         logger.info("run %s is %s%s", move.run, move.state, f": {move.message}" if move.message else "")
-        self._live.run_changed(move.run)
+        self._wakeups.run_changed(move.run)
         if move.state.is_final:
-            self._live.run_ordered(move.run)
+            self._wakeups.run_ordered(move.run)
             self._see_off(move.run)
 
     def _see_off(self, run: str) -> None:

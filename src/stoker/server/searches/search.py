@@ -5,7 +5,6 @@ anything else sees it, and whenever that fails it is forgotten and rebuilt from 
 """
 
 import logging
-import math
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -13,14 +12,14 @@ from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from stoker.errors import ConflictError, StokerError, StoreError, UsageError
-from stoker.schema.job import JobSpec, Share
+from stoker.schema.job import JobSpec
 from stoker.schema.pool import Pool
 from stoker.schema.search import CmaEs, Gp, SearchSpec, Tpe
 from stoker.schema.state import Intent, RunState, StopReason
 from stoker.search.base import Asked, Ended, Outcome, Reported, Suggestion
 from stoker.search.samplers import TrialResult
 from stoker.search.searcher import TrialSearcher, build_searcher
-from stoker.server.live.wakeups import Live
+from stoker.server.live.wakeups import Wakeups
 from stoker.server.scheduling.decide import used
 from stoker.server.store.store import Store
 from stoker.server.store.values import JobNow, OverTrial, Report, SearchBatch, SearchEntry, SearchState, TrialNow
@@ -56,14 +55,14 @@ class Searches:
         store: Store,
         *,
         pools: Mapping[str, Pool],
-        live: Live,
+        wakeups: Wakeups,
         wake: Callable[[], None],
         now: Callable[[], float],
         background: Executor | None = None,
     ) -> None:
         self._store = store
         self._pools = pools
-        self._live = live
+        self._wakeups = wakeups
         self._wake = wake
         self._now = now
         self._background = background
@@ -103,7 +102,7 @@ class Searches:
         self._forget(job)
         self._store.record_search(job, SearchBatch(state="failed", failure=why), now=self._now())
         logger.info("search of job %s failed: %s", job, why)
-        self._live.job_changed(job)
+        self._wakeups.job_changed(job)
         return True
 
     def _forget(self, job: str) -> None:
@@ -134,26 +133,23 @@ class Searches:
         return future
 
     def _advance(self, job: JobNow, search: Search, *, room: int) -> bool:
-        entries = [_asked(search, suggestion) for suggestion in self._suggested(job.id)]
+        """One step: hear the news, ask for trials, store both, stop what does badly. Whether anything was decided."""
+        suggested = [_asked(search, suggestion) for suggestion in self._suggested(job.id)]
         news = self._store.search_news(job.id, after=search.cursor)
         heard = [entry for report in news.reports if (entry := hear(search, report)) is not None]
         ended = [end(search, trial) for trial in news.over if search.searcher.is_live(trial.number)]
-        entries += [*heard, *ended]
         failure = search.searcher.failure()
-        if failure is None and job.intent is Intent.RUN:
-            new = sum(isinstance(entry.record, Asked) for entry in entries)
-            entries += self._ask(job.id, search, _wanted(job, search, room) - new)
+        count = _wanted(job, search, room) - len(suggested) if failure is None and job.intent is Intent.RUN else 0
+        asked = self._ask(job.id, search, count)
+        entries = [*suggested, *heard, *ended, *asked]  # as the searcher saw it: it is rebuilt in this order
         state: SearchState = "failed" if failure else "done" if self._is_done(job.id, search) else "open"
-        told = _told(heard)  # by the store, with what is kept of them below
-        ordered = [trial for trial in job.trials if trial.number not in told and _needs_order(search, trial)]
         if entries or state != "open":
             self._keep(job.id, search, entries, state=state, failure=failure)
-        for trial in ordered:
-            self._store.order_stop(trial.run.id, StopReason.PRUNE, now=self._now())
-        self._wake_stopped(job, told)
+        ordered = self._order_stops(job, search, _told(heard))
         return bool(entries or ordered or state != "open")
 
     def _suggested(self, job: str) -> list[Suggestion]:
+        """What was asked for in the background, now that it is there."""
         asked = self._asking.pop(job, None)
         return asked.result() if asked is not None else []
 
@@ -178,20 +174,28 @@ class Searches:
         progress = search.searcher.progress() if job not in self._asking else None
         batch = SearchBatch(entries, values, progress=progress, state=state, failure=failure)
         self._store.record_search(job, batch, now=self._now())
-        self._live.job_changed(job)
+        self._wakeups.job_changed(job)
         if state != "open":
             logger.info("search of job %s is %s%s", job, state, f": {failure}" if failure else "")
 
-    def _wake_stopped(self, job: JobNow, told: Mapping[int, str]) -> None:
-        """Their supervisors wait for orders."""
-        for trial in job.trials if told else ():
-            if trial.number in told:
-                logger.info("run %s told to stop: %s", trial.run.id, told[trial.number])
-                self._live.run_ordered(trial.run.id)
+    def _order_stops(self, job: JobNow, search: Search, told: Mapping[int, str]) -> int:
+        """Wake the supervisors of trials that are to stop; how many had to be ordered to, besides those `told` now."""
+        ordered = 0
+        for trial in job.trials:
+            if trial.number not in told:
+                if not _needs_order(search, trial):
+                    continue
+                self._store.order_stop(trial.run.id, StopReason.PRUNE, now=self._now())
+                ordered += 1
+            logger.info("run %s told to stop: %s", trial.run.id, told.get(trial.number, "it was decided before"))
+            self._wakeups.run_ordered(trial.run.id)
+        return ordered
 
     def _room(self, job: JobNow, jobs: Iterable[JobNow]) -> int:
         pool = self._pools.get(job.pool)
-        return 0 if pool is None else _times(job.need, pool.capacity, used(jobs, job.pool))
+        if pool is None:
+            return 0
+        return int(min(job.need.times_in(pool.capacity - used(jobs, job.pool)), _MOST_AT_ONCE))
 
 
 def check_search(store: Store, search: SearchSpec) -> None:
@@ -304,7 +308,7 @@ def _outcome(trial: OverTrial, *, was_told: bool) -> Outcome:
 
 
 def _told(heard: Iterable[SearchEntry]) -> dict[int, str]:
-    """The trials that are to stop by what was just heard of them, and why."""
+    """The trials that are to stop by what was just heard of them, and why; the store orders it with that record."""
     reports = [entry.record for entry in heard if isinstance(entry.record, Reported)]
     return {report.trial: report.stop.message for report in reports if report.stop is not None}
 
@@ -312,17 +316,3 @@ def _told(heard: Iterable[SearchEntry]) -> dict[int, str]:
 def _needs_order(search: Search, trial: TrialNow) -> bool:
     """It was told to stop in an earlier run, or under an earlier server, and its run does not know."""
     return trial.number in search.searcher.stopping and not trial.run.state.is_final and trial.run.stop is None
-
-
-def _times(need: Share, capacity: Share, taken: Share) -> int:
-    """How often `need` fits into what is left."""
-    left = [
-        math.floor((whole - gone + 1e-9) / part)
-        for part, whole, gone in (
-            (need.cpus, capacity.cpus, taken.cpus),
-            (need.memory_gb, capacity.memory_gb, taken.memory_gb),
-            (need.gpus, capacity.gpus, taken.gpus),
-        )
-        if part > 0
-    ]
-    return max(min([*left, _MOST_AT_ONCE]), 0)

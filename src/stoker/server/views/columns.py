@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 from stoker.errors import StokerError, UsageError
-from stoker.server.live.wakeups import Live
+from stoker.server.live.wakeups import Wakeups
 from stoker.server.searches.rungs import find_rungs
 from stoker.server.store.store import Store
 from stoker.server.store.values import TrialRow
@@ -58,8 +58,8 @@ class _Known:
 class TrialColumns:
     """Of ten thousand trials only those that may have changed are read again."""
 
-    def __init__(self, store: Store, live: Live) -> None:
-        self._store, self._live = store, live
+    def __init__(self, store: Store, wakeups: Wakeups) -> None:
+        self._store, self._wakeups = store, wakeups
         self._jobs: OrderedDict[str, _Known] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -119,7 +119,7 @@ class TrialColumns:
         """Which version of the job the rows are now."""
         # Before reading: what changes meanwhile makes it old. And in our turn: the rows of one who asked before us and
         # read after us would be called by a version that others have other rows of.
-        version = self._live.version(job)
+        version = self._wakeups.version(job)
         if known.version == version:
             return version
         fresh = self._store.pages.trial_rows_but(job, set(known.settled))

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from stoker.engines.base import ClusterNode
 from stoker.schema.record import Held, Holder, PoolHistory, PoolNode, PoolStatus, Waiting
 from stoker.schema.state import RunState
-from stoker.server.live.wakeups import JOBS, Live
+from stoker.server.live.wakeups import JOBS, Wakeups
 from stoker.server.scheduling.decide import is_live
 from stoker.server.scheduling.scheduler import Scheduler
 from stoker.server.store.store import Store
@@ -136,9 +136,9 @@ class PoolViews:
                 del self._places[next(iter(self._places))]
         return found
 
-    async def watch(self, live: Live) -> None:
+    async def watch(self, wakeups: Wakeups) -> None:
         """Take notes until cancelled, or until the server goes away."""
-        with live.listen(JOBS) as listener:
+        with wakeups.listen(JOBS) as listener:
             while not listener.closed:
                 listener.take()
                 await run_in_threadpool(self.note)

@@ -8,8 +8,8 @@ from urllib.parse import unquote
 from stoker.storage.buckets import Buckets
 from stoker.storage.files import from_stat
 from stoker.storage.gcs_api.errors import ApiError, no_object
-from stoker.storage.place import Place, is_bucket
-from stoker.storage.root import Root, StoredObject
+from stoker.storage.object_store import ObjectStore, StoredObject
+from stoker.storage.url import StorageUrl, is_bucket
 
 
 class ReplacedError(Exception):
@@ -21,17 +21,17 @@ class Bucket:
     """One that is there, or will be as soon as something is written to it."""
 
     name: str
-    root: Root
+    store: ObjectStore
 
     def stat(self, key: str) -> StoredObject:
-        found = self.root.stat(key)
+        found = self.store.stat(key)
         if found is None:
             raise no_object(self.name, key)
         return found
 
     def open(self, found: StoredObject) -> BinaryIO:
         """The bytes of this very generation; ReplacedError if the object is another one since it was looked at."""
-        file = self.root.open(found.key)
+        file = self.store.open(found.key)
         try:
             generation = from_stat(found.key, os.fstat(file.fileno())).generation
         except (OSError, AttributeError):  # not a file of this machine
@@ -56,18 +56,18 @@ class BucketIndex:
             return self._seen[name]
         if not is_bucket(name):
             raise ApiError(400, f"Invalid bucket name: {name!r}")
-        place = Place("gs", name, "")
-        found = Bucket(name, self._buckets.root(place))
+        place = StorageUrl("gs", name, "")
+        found = Bucket(name, self._buckets.store(place))
         if self._buckets.is_open(place):
             return found
-        if not found.root.exists():
+        if not found.store.exists():
             raise ApiError(404, f"The specified bucket does not exist: {self._buckets.where(place)}.")
         self._seen[name] = found
         return found
 
     def is_open(self, bucket: Bucket) -> bool:
         """Whether the bucket is one that comes and goes with its folder."""
-        return self._buckets.is_open(Place("gs", bucket.name, ""))
+        return self._buckets.is_open(StorageUrl("gs", bucket.name, ""))
 
     def names(self) -> list[str]:
         return list(self._buckets.names("gs"))

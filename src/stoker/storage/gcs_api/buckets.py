@@ -19,37 +19,37 @@ def listing(request: Request, index: BucketIndex) -> Response:
 def insert(request: Request, index: BucketIndex) -> Response:
     given = read_json(request.body)
     bucket = index.bucket(str(given.get("name", "")))
-    if not index.is_open(bucket) or bucket.root.exists() or not isinstance(bucket.root, BucketFolder):
+    if not index.is_open(bucket) or bucket.store.exists() or not isinstance(bucket.store, BucketFolder):
         raise ApiError(409, f"Your previous request to create the named bucket succeeded: {bucket.name} is there.")
-    bucket.root.make()
+    bucket.store.make()
     return _kept(request, bucket, {name: value for name, value in given.items() if name not in _COMPUTED})
 
 
 def get(request: Request, bucket: Bucket) -> Response:
-    kept = bucket.root.bucket_attributes() if isinstance(bucket.root, BucketFolder) else {}
+    kept = bucket.store.bucket_attributes() if isinstance(bucket.store, BucketFolder) else {}
     return json_response(bucket_resource(bucket.name, request.base_url, kept))
 
 
 def change(request: Request, bucket: Bucket) -> Response:
     """PATCH merges, PUT replaces; what is set is kept and given back, and means nothing here."""
     given = {name: value for name, value in read_json(request.body).items() if name not in _COMPUTED}
-    kept = bucket.root.bucket_attributes() if isinstance(bucket.root, BucketFolder) else {}
+    kept = bucket.store.bucket_attributes() if isinstance(bucket.store, BucketFolder) else {}
     merged = {**kept, **given} if request.method == "PATCH" else given
     return _kept(request, bucket, {name: value for name, value in merged.items() if value is not None})
 
 
 def delete(index: BucketIndex, bucket: Bucket) -> Response:
-    if not bucket.root.exists():
+    if not bucket.store.exists():
         raise ApiError(404, f"The specified bucket does not exist: {bucket.name}")
-    if next(bucket.root.list(), None) is not None:
+    if next(bucket.store.list(), None) is not None:
         raise ApiError(409, "The bucket you tried to delete is not empty.")
-    if not index.is_open(bucket) or not isinstance(bucket.root, BucketFolder):
+    if not index.is_open(bucket) or not isinstance(bucket.store, BucketFolder):
         raise ApiError(403, f"{bucket.name} is set in stoker's config.toml ([storage.buckets]): take it out there.")
-    bucket.root.drop()
+    bucket.store.drop()
     return Response(204)
 
 
 def _kept(request: Request, bucket: Bucket, attributes: dict[str, object]) -> Response:
-    if isinstance(bucket.root, BucketFolder):
-        bucket.root.set_bucket_attributes(attributes)
+    if isinstance(bucket.store, BucketFolder):
+        bucket.store.set_bucket_attributes(attributes)
     return json_response(bucket_resource(bucket.name, request.base_url, attributes))

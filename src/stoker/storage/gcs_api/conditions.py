@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from stoker.storage.gcs_api.errors import ApiError
-from stoker.storage.root import Check, PreconditionError, StoredObject
+from stoker.storage.object_store import Check, PreconditionError, StoredObject
 
 
 def check_of(query: Mapping[str, str], *, source: bool = False) -> Check:

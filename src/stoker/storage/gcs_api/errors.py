@@ -4,7 +4,7 @@ import json
 
 from stoker.errors import StokerError
 from stoker.storage.gcs_api.http import Response
-from stoker.storage.root import PreconditionError
+from stoker.storage.object_store import PreconditionError
 
 _REASONS = {
     400: "invalid",

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stoker.host.home import Home
 from stoker.storage.credentials import ANONYMOUS, CREDENTIALS, has_credentials
 from stoker.storage.gcs_api.listening import listen, url_of
 
@@ -46,7 +47,7 @@ def variables(url: str) -> dict[str, str]:
 def folders(home: Path, environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """What leads TensorFlow, whose client heeds no emulator, to the buckets that are folders of this machine."""
     if not (home / "config.toml").exists():
-        return {FOLDERS: json.dumps({"*": str(home / "buckets")})}
+        return {FOLDERS: json.dumps({"*": str(Home(home).buckets)})}
     from stoker.storage.buckets import Buckets  # noqa: PLC0415  only homes with settings pay for it
 
     given = os.environ if environment is None else environment

@@ -23,7 +23,7 @@ from stoker.storage.gcs_api.resources import (
     writable,
 )
 from stoker.storage.glob import compiled
-from stoker.storage.root import Check, Folder, StoredObject
+from stoker.storage.object_store import Check, Folder, StoredObject
 
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 _PAGE = 1000
@@ -40,7 +40,7 @@ def get(request: Request, bucket: Bucket, key: str) -> Response:
         return Response(304)
     check_of(request.query)(found)
     if found.size <= _SUMMED_BYTES:
-        found = bucket.root.with_checksums(found)
+        found = bucket.store.with_checksums(found)
     return json_response(object_resource(bucket.name, found, request.base_url), headers={"ETag": etag(found)})
 
 
@@ -83,7 +83,7 @@ def listing(request: Request, bucket: Bucket) -> Response:
     prefixes: list[str] = []
     token = ""
     last = page.after
-    for found in bucket.root.list(page.prefix, folders=delimiter == "/", after=page.after):
+    for found in bucket.store.list(page.prefix, folders=delimiter == "/", after=page.after):
         shown = page.shown(found)
         if shown is None or shown.key == last:
             continue
@@ -109,20 +109,20 @@ def change(request: Request, bucket: Bucket, key: str) -> Response:
     attributes = patched(found.attributes, given) if request.method == "PATCH" else writable(given)
     if "componentCount" in found.attributes:
         attributes["componentCount"] = found.attributes["componentCount"]
-    changed = bucket.root.update(key, attributes, check=check_of(request.query))
+    changed = bucket.store.update(key, attributes, check=check_of(request.query))
     return json_response(object_resource(bucket.name, changed, request.base_url))
 
 
 def delete(request: Request, bucket: Bucket, key: str) -> Response:
     _generation_of(request, bucket, key)
-    bucket.root.remove(key, check=check_of(request.query))
+    bucket.store.remove(key, check=check_of(request.query))
     return Response(204)
 
 
 def copy(request: Request, source: tuple[Bucket, str], target: tuple[Bucket, str]) -> StoredObject:
     """The copy, with the source's attributes unless the body has others."""
     bucket, key = source
-    found = bucket.root.with_checksums(bucket.stat(key))
+    found = bucket.store.with_checksums(bucket.stat(key))
     if not is_generation(request.query, found, name="sourceGeneration"):
         raise no_object(bucket.name, key)
     check_of(request.query, source=True)(found)
@@ -148,7 +148,7 @@ def rewrite(request: Request, source: tuple[Bucket, str], target: tuple[Bucket, 
 def move(request: Request, bucket: Bucket, source: str, target: str) -> Response:
     made = copy(request, (bucket, source), (bucket, target))
     if source != target:
-        bucket.root.remove(source)
+        bucket.store.remove(source)
     return json_response(object_resource(bucket.name, made, request.base_url))
 
 
@@ -183,14 +183,14 @@ def _generation_of(request: Request, bucket: Bucket, key: str) -> StoredObject:
 def _concatenated(
     sources: list[tuple[Bucket, str]], target: tuple[Bucket, str], attributes: Mapping[str, Any], check: Check
 ) -> StoredObject:
-    root, key = target[0].root, target[1]
-    draft = root.draft(key)
+    store, key = target[0].store, target[1]
+    draft = store.draft(key)
     try:
         for bucket, name in sources:
-            with bucket.root.open(name) as file:
+            with bucket.store.open(name) as file:
                 while data := file.read(CHUNK_BYTES):
                     draft.write(data)
-        return root.with_checksums(root.commit(key, draft, attributes=attributes, check=check))
+        return store.with_checksums(store.commit(key, draft, attributes=attributes, check=check))
     except BaseException:
         draft.discard()
         raise

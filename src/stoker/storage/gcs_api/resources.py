@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from stoker.storage.gcs_api.errors import ApiError
 from stoker.storage.gcs_api.http import Body, Response
-from stoker.storage.root import StoredObject
+from stoker.storage.object_store import StoredObject
 
 _WRITABLE = (
     "cacheControl",

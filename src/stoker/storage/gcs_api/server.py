@@ -12,7 +12,7 @@ from stoker.storage.gcs_api.http import HttpServer
 from stoker.storage.gcs_api.listening import listen, url_of
 from stoker.storage.gcs_api.peers import can_tell, is_same_user
 from stoker.storage.gcs_api.service import Service
-from stoker.storage.place import Place
+from stoker.storage.url import StorageUrl
 
 _POLL_S = 0.05  # how long `close` may have to wait
 
@@ -50,9 +50,9 @@ class Gateway:
 def _sweep(buckets: Buckets) -> None:
     """Remove what uploads of dead gateways have left."""
     for name in buckets.names("gs"):
-        root = buckets.root(Place("gs", name, ""))
-        if isinstance(root, BucketFolder):
-            root.sweep()
+        store = buckets.store(StorageUrl("gs", name, ""))
+        if isinstance(store, BucketFolder):
+            store.sweep()
 
 
 def _anybody(connection: socket.socket) -> bool:

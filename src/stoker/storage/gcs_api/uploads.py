@@ -17,7 +17,7 @@ from stoker.storage.gcs_api.errors import ApiError
 from stoker.storage.gcs_api.http import Body, Request, Response
 from stoker.storage.gcs_api.multipart import split_parts
 from stoker.storage.gcs_api.resources import json_response, object_resource, parse_json, read_all, read_json, writable
-from stoker.storage.root import Check, StoredObject
+from stoker.storage.object_store import Check, StoredObject
 
 _MULTIPART_LIMIT = 256 << 20  # held in memory; clients send more as resumable uploads
 _RANGE = re.compile(r"bytes (?:(\d+)-(\d+|\*)|\*)/(\d+|\*)")
@@ -94,11 +94,11 @@ class Uploads:
         key = _key(request.query.get("name") or given.get("name"))
         attributes = writable(given)
         attributes.setdefault("contentType", parts[1].headers.get("content-type", "application/octet-stream"))
-        draft = bucket.root.draft(key)
+        draft = bucket.store.draft(key)
         try:
             draft.write(parts[1].content)
             verify(draft, {**_expected(given), **hashes(request)})
-            made = bucket.root.commit(key, draft, attributes=attributes, check=check_of(request.query))
+            made = bucket.store.commit(key, draft, attributes=attributes, check=check_of(request.query))
         except BaseException:
             draft.discard()
             raise
@@ -112,12 +112,12 @@ class Uploads:
         if kind:
             attributes.setdefault("contentType", kind)
         check = check_of(request.query)
-        check(bucket.root.stat(key))  # refused before the bytes are sent; asked again when they are there
+        check(bucket.store.stat(key))  # refused before the bytes are sent; asked again when they are there
         word = os.urandom(24).hex()
         self._sessions[word] = Session(
             bucket=bucket,
             key=key,
-            draft=bucket.root.draft(key),
+            draft=bucket.store.draft(key),
             attributes=attributes,
             expected=_expected(given),
             check=check,
@@ -146,7 +146,7 @@ class Uploads:
             if session.draft.size > total:
                 raise ApiError(400, f"{session.draft.size} bytes came for an upload of {total}.")
             verify(session.draft, {**session.expected, **hashes(request)})
-            session.made = session.bucket.root.commit(
+            session.made = session.bucket.store.commit(
                 session.key, session.draft, attributes=session.attributes, check=session.check
             )
         except (ApiError, StokerError):
@@ -166,16 +166,16 @@ class Uploads:
 
 def _told(request: Request, bucket: Bucket, made: StoredObject) -> Response:
     """The new object's resource. Clients compare its checksums with theirs, so both must be in it."""
-    return json_response(object_resource(bucket.name, bucket.root.with_checksums(made), request.base_url))
+    return json_response(object_resource(bucket.name, bucket.store.with_checksums(made), request.base_url))
 
 
 def store(bucket: Bucket, key: str, body: Body, *, attributes: Mapping[str, Any], request: Request) -> StoredObject:
     """Stream a body into an object."""
-    draft = bucket.root.draft(key)
+    draft = bucket.store.draft(key)
     try:
         append(body, draft)
         verify(draft, hashes(request))
-        return bucket.root.commit(key, draft, attributes=attributes, check=check_of(request.query))
+        return bucket.store.commit(key, draft, attributes=attributes, check=check_of(request.query))
     except BaseException:
         draft.discard()
         raise

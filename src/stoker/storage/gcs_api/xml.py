@@ -101,7 +101,7 @@ class XmlApi:
         number = request.query.get("partNumber", "")
         if not number.isdigit():
             raise ApiError(400, f"partNumber must be a number (got {number!r}).")
-        draft = upload.bucket.root.draft(upload.key)
+        draft = upload.bucket.store.draft(upload.key)
         try:
             append(request.body, draft)
             verify(draft, hashes(request))
@@ -115,7 +115,7 @@ class XmlApi:
     def _finish(self, request: Request) -> Response:
         upload = self._find(request)
         named = read_all(request.body, _LIMIT).decode("utf-8", "replace")
-        draft = upload.bucket.root.draft(upload.key)
+        draft = upload.bucket.store.draft(upload.key)
         try:
             with upload.lock:
                 if upload.is_over:
@@ -124,7 +124,7 @@ class XmlApi:
                     with open(upload.parts[number].path, "rb") as file:
                         while data := file.read(CHUNK_BYTES):
                             draft.write(data)
-            made = upload.bucket.root.commit(
+            made = upload.bucket.store.commit(
                 upload.key, draft, attributes=upload.attributes, check=check_of(request.query)
             )
         except BaseException:

@@ -10,7 +10,6 @@ HOME/zygotes/ has a zygote for each host, interpreter, environment and list of i
 """
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -22,6 +21,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from stoker.atomic import replace_file
+from stoker.host.locks import try_lock
 from stoker.host.processes import ProcessId
 from stoker.supervisor.warm import preload, zygote
 
@@ -136,7 +137,7 @@ class Zygotes:
         folders = [first, *map(Path, roots)]
         self._folder.mkdir(mode=0o700, exist_ok=True)
         own, imports = self._look(found, folders, cwd)
-        order = _Order(self._folder, python, _lasting(environment, volatile, roots), imports)
+        order = _ZygoteRequest(self._folder, python, _lasting(environment, volatile, roots), imports)
         request = Request(
             **found._asdict(),
             words=list(words),
@@ -175,12 +176,10 @@ class Zygotes:
         except (SyntaxError, OSError, ValueError, RecursionError) as error:
             raise Cold(f"what it imports cannot be found out: {error}") from error
         if known is not None:
-            partial = known.with_name(f".{known.name}.{os.getpid()}")
-            partial.write_text(json.dumps({"own": own, "imports": imports}))
-            partial.replace(known)
+            replace_file(known, json.dumps({"own": own, "imports": imports}))
         return own, imports
 
-    def _connect(self, order: "_Order") -> socket.socket | None:
+    def _connect(self, order: "_ZygoteRequest") -> socket.socket | None:
         give_up = time.monotonic() + _WAIT_S
         has_started = False
         while True:
@@ -203,7 +202,7 @@ class Zygotes:
             time.sleep(_LOOK_S)
 
 
-class _Order:
+class _ZygoteRequest:
     """A zygote that is wanted."""
 
     def __init__(self, folder: Path, python: Path, environment: dict[str, str], imports: list[list[Any]]) -> None:
@@ -238,19 +237,11 @@ class _Order:
             return None
 
     def write_cold(self, why: str) -> None:
-        partial = self._folder / f".{self._key}.{os.getpid()}"
-        partial.write_text(why)
-        partial.replace(self._file("cold"))
+        replace_file(self._file("cold"), why)
 
     def lock(self) -> int | None:
         """None while there is a zygote, or one is being started."""
-        file = os.open(self._file("lock"), os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(file)
-            return None
-        return file
+        return try_lock(self._file("lock"))
 
     def start(self, lock: int) -> None:
         """Leave the lock to a zygote, which begins to import."""

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from stoker.atomic import replace_file
 from stoker.compat.commands.aiplatform.gsutil_shim import UNDERSTOOD
 from stoker.errors import UsageError
 from stoker.terminal.output import say
@@ -48,14 +49,11 @@ def install(arguments: Arguments) -> None:
     """Make the commands, and print the line that puts them on PATH."""
     from stoker.host.home import Home
 
-    folder = Home.find().make().root / "shim"
+    folder = Home.find().make().shim
     folder.mkdir(exist_ok=True)
     for name in ("gcloud", "gsutil", "det", *_docker(folder)):
-        partial = folder / f".{name}.{os.getpid()}"
         command = shlex.join([sys.executable, "-P", "-c", _MAIN, name])
-        partial.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
-        partial.chmod(0o755)
-        partial.replace(folder / name)
+        replace_file(folder / name, f'#!/bin/sh\nexec {command} "$@"\n', mode=0o755)
     print(f"export PATH={shlex.quote(str(folder))}:$PATH")
 
 
@@ -132,7 +130,7 @@ def _project() -> str:
 def _file_of_project() -> Path:
     from stoker.host.home import Home
 
-    folder = Home.find().make().root / "shim"
+    folder = Home.find().make().shim
     folder.mkdir(exist_ok=True)
     return folder / "project"
 

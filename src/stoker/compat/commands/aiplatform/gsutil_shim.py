@@ -17,7 +17,7 @@ from stoker.storage.glob import compiled, has_magic
 from stoker.terminal.output import say
 
 if TYPE_CHECKING:
-    from stoker.storage.access import Listed, Storage
+    from stoker.storage.storage import Listed, Storage
 
 # gsutil's own flags in front of its verb: parallel, quiet, debug; options, headers, the user's project.
 _ALONE, _VALUED = ("-m", "-q", "-d", "-D"), ("-o", "-h", "-u", "-i")
@@ -91,7 +91,7 @@ def _call(command: str, verb: str, words: Sequence[str]) -> int:
         raise UsageError(f"{command} {verb} has no meaning here. It understands: {UNDERSTOOD}.")
     function, known = _VERBS[verb]
     from stoker.host.home import Home
-    from stoker.storage.access import Storage
+    from stoker.storage.storage import Storage
 
     return function(Storage(Home.find().make().root), _read(f"{command} {verb}", words, known)) or 0
 

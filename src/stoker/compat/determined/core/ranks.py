@@ -10,6 +10,8 @@ import time
 from multiprocessing.connection import Client, Connection, Listener
 from typing import Any
 
+from stoker.atomic import replace_file
+
 _PORT = 12360
 _MEET_S = 600.0  # ranks that install or download first may come late
 
@@ -198,10 +200,7 @@ class _Meeting:
         key = os.urandom(16).hex()
         listener = Listener((self._address[0], 0), backlog=128, authkey=key.encode())
         host, port = listener.address
-        partial = f"{self._note}.{os.getpid()}"
-        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            json.dump([host, port, key], file)
-        os.replace(partial, self._note)
+        replace_file(self._note, json.dumps([host, port, key]), mode=0o600)
         return listener
 
     def find_chief(self) -> "Connection[Any, Any]":

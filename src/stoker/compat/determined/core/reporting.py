@@ -9,6 +9,7 @@ import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from stoker.atomic import replace_file
 from stoker.compat.determined.cluster import document_of
 from stoker.context import Context
 from stoker.run_dir import RunDir
@@ -81,11 +82,8 @@ class TrainContext:
         """Nothing to do: they are written where they are kept."""
 
     def set_metadata(self, metadata: Mapping[str, Any]) -> None:
-        partial = self._metadata_file + ".partial"
         os.makedirs(self._run.run_dir, exist_ok=True)
-        with open(partial, "w") as file:
-            json.dump(metadata, file)
-        os.replace(partial, self._metadata_file)
+        replace_file(self._metadata_file, json.dumps(metadata))
 
     def get_metadata(self) -> dict[str, Any] | None:
         try:

@@ -50,7 +50,7 @@ def no_check(current: StoredObject | None) -> None:
     """Any state will do."""
 
 
-class Root(Protocol):
+class ObjectStore(Protocol):
     """A bucket's objects, wherever they are.
 
     1. An object is there whole, or not at all: a reader sees the old bytes or the new ones.

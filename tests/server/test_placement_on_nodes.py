@@ -4,7 +4,8 @@ import pytest
 
 from stoker.errors import StokerError, UsageError
 from stoker.schema.job import Resources, Share
-from stoker.schema.pool import Pool, RayPool, replicas_for
+from stoker.schema.pool import Pool, RayPool
+from stoker.server.scheduling.placement import replicas_for
 
 
 def a_cluster(*cpus: float, placement: str = "pack", **fields: object) -> Pool:

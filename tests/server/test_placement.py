@@ -5,7 +5,8 @@ import pytest
 from stoker.errors import UsageError
 from stoker.schema.job import Resources, RoleSpec, Share
 from stoker.schema.launch import Role
-from stoker.schema.pool import Pool, replicas_for, total
+from stoker.schema.pool import Pool
+from stoker.server.scheduling.placement import replicas_for
 
 
 def a_pool(**changes: object) -> Pool:
@@ -91,7 +92,7 @@ def test_fractions_of_a_gpu_add_up() -> None:
 
     replicas = replicas_for(Resources(slots=10, cpus=0, gpus=0.1), pool)
 
-    assert total(replicas).gpus == pytest.approx(1.0)
+    assert Share.total(replicas).gpus == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(

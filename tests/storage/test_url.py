@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import UsageError
-from stoker.storage.place import Place
+from stoker.storage.url import StorageUrl
 
 
 @pytest.mark.parametrize(
@@ -24,20 +24,20 @@ from stoker.storage.place import Place
     ],
 )
 def test_url_is_taken_apart(url: str, scheme: str, bucket: str, key: str) -> None:
-    assert Place.parse(url) == Place(scheme, bucket, key)
+    assert StorageUrl.parse(url) == StorageUrl(scheme, bucket, key)
 
 
 def test_plain_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
-    assert Place.parse("data/x") == Place("file", "", f"{tmp_path}/data/x")
-    assert Place.parse(Path("data")) == Place("file", "", f"{tmp_path}/data")
+    assert StorageUrl.parse("data/x") == StorageUrl("file", "", f"{tmp_path}/data/x")
+    assert StorageUrl.parse(Path("data")) == StorageUrl("file", "", f"{tmp_path}/data")
 
 
 @pytest.mark.parametrize("url", ["", "gs://", "gs:///key", "gs://UPPER/x", "gs://a/x", "http://host/x", "hdfs://n/x"])
 def test_what_is_no_place_is_refused_in_one_line(url: str) -> None:
     with pytest.raises(UsageError) as caught:
-        Place.parse(url)
+        StorageUrl.parse(url)
 
     assert "\n" not in str(caught.value)
     assert "gs://" in str(caught.value)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from stoker.errors import StokerError
-from stoker.server.live import fanout as hub
-from stoker.server.live.fanout import Hub, Message
-from stoker.server.live.wakeups import JOBS, Live
+from stoker.server.live import fanout as fanout
+from stoker.server.live.fanout import Fanout, Message
+from stoker.server.live.wakeups import JOBS, Wakeups
 
 
 @dataclass
@@ -39,12 +39,12 @@ class Counter:
             raise StokerError(self.fails.pop())
 
 
-def on_a_loop(body: Callable[[Live], Awaitable[None]]) -> None:
+def on_a_loop(body: Callable[[Wakeups], Awaitable[None]]) -> None:
     async def main() -> None:
-        live = Live()
-        live.bind(asyncio.get_running_loop())
-        await body(live)
-        live.close()
+        wakeups = Wakeups()
+        wakeups.bind(asyncio.get_running_loop())
+        await body(wakeups)
+        wakeups.close()
 
     asyncio.run(asyncio.wait_for(main(), 60))
 
@@ -59,7 +59,7 @@ async def said(stream: AsyncIterator[str], event: str) -> str:
     raise AssertionError(f"the stream ended without {event}")
 
 
-async def heard_and_left(topics: Hub) -> str:
+async def heard_and_left(topics: Fanout) -> str:
     """The last id that a client had, who listened for a moment."""
     stream = topics.stream(["counter"], None)
     last_id = await said(stream, "hello")
@@ -71,12 +71,12 @@ def test_client_that_comes_back_is_resynced_when_the_topic_had_ended_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nobody told what changed then, so no number was given out for it."""
-    monkeypatch.setattr(hub, "_LINGER_S", -1.0)
-    monkeypatch.setattr(hub, "KEEP_ALIVE_S", 0.01)
+    monkeypatch.setattr(fanout, "_LINGER_S", -1.0)
+    monkeypatch.setattr(fanout, "KEEP_ALIVE_S", 0.01)
     at = [0]
 
-    async def body(live: Live) -> None:
-        topics = Hub(live, lambda name: Counter(at))
+    async def body(wakeups: Wakeups) -> None:
+        topics = Fanout(wakeups, lambda name: Counter(at))
         last_id = await heard_and_left(topics)
         while topics._topics:  # nobody listens: it ends
             await asyncio.sleep(0.01)
@@ -93,11 +93,11 @@ def test_client_that_comes_back_is_resynced_when_the_topic_had_ended_meanwhile(
 def test_client_that_comes_back_to_a_topic_that_went_on_is_not_resynced() -> None:
     at = [0]
 
-    async def body(live: Live) -> None:
-        topics = Hub(live, lambda name: Counter(at))
+    async def body(wakeups: Wakeups) -> None:
+        topics = Fanout(wakeups, lambda name: Counter(at))
         last_id = await heard_and_left(topics)
         at[0] = 1
-        live.job_changed("job")
+        wakeups.job_changed("job")
         while not topics._ring:
             await asyncio.sleep(0.01)
 
@@ -117,19 +117,19 @@ def test_stream_ends_when_its_topic_cannot_go_on_and_the_next_one_hears(when: st
     """Left open it would be silent for ever: the topic that tells the news is another one by then."""
     at, fails = [0], ["the database does not answer"] if when == "open" else []
 
-    async def body(live: Live) -> None:
-        topics = Hub(live, lambda name: Counter(at, fails))
+    async def body(wakeups: Wakeups) -> None:
+        topics = Fanout(wakeups, lambda name: Counter(at, fails))
         first = topics.stream(["counter"], None)
         if when == "read":
             await said(first, "hello")
             fails.append("the database does not answer")
-            live.job_changed("job")
+            wakeups.job_changed("job")
         assert not [text async for text in first if "event:" in text]
 
         again = topics.stream(["counter"], None)
         await said(again, "hello")
         at[0] = 2
-        live.job_changed("job")
+        wakeups.job_changed("job")
         await said(again, "at")
         await again.aclose()
 

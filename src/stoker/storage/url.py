@@ -13,7 +13,7 @@ _ALIASES = {"gcs": "gs", "s3a": "s3", "s3n": "s3"}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StorageUrl:
     """`gs://BUCKET/KEY`, `s3://BUCKET/KEY`, or a file: then the bucket is empty and the key an absolute path."""
 
     scheme: str
@@ -21,7 +21,7 @@ class Place:
     key: str
 
     @classmethod
-    def parse(cls, url: str | os.PathLike[str]) -> "Place":
+    def parse(cls, url: str | os.PathLike[str]) -> "StorageUrl":
         """UsageError for what is no place at all. A trailing slash is kept: it says that a folder is meant."""
         text = os.fspath(url)
         match = _SCHEME.fullmatch(text)
@@ -39,7 +39,7 @@ class Place:
         return cls(scheme, bucket, key)
 
     @classmethod
-    def _file(cls, path: str) -> "Place":
+    def _file(cls, path: str) -> "StorageUrl":
         if not path:
             raise UsageError("An empty path is no place. Give a path, file://, gs:// or s3://.")
         folder = "/" if path.endswith("/") else ""
@@ -55,9 +55,9 @@ class Place:
         """The last word of the key."""
         return self.key.rstrip("/").rpartition("/")[2]
 
-    def at(self, key: str) -> "Place":
+    def at(self, key: str) -> "StorageUrl":
         """Another key of the same bucket."""
-        return Place(self.scheme, self.bucket, key)
+        return StorageUrl(self.scheme, self.bucket, key)
 
     def __str__(self) -> str:
         return self.key if self.scheme == "file" else f"{self.scheme}://{self.bucket}/{self.key}"

@@ -4,15 +4,15 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 
-from stoker.server.live.wakeups import JOBS, Live, job_topic, run_topic
+from stoker.server.live.wakeups import JOBS, Wakeups, job_topic, run_topic
 
 
-def on_loop(story: Callable[[Live], Awaitable[None]]) -> None:
+def on_loop(story: Callable[[Wakeups], Awaitable[None]]) -> None:
     async def told() -> None:
-        live = Live()
-        live.bind(asyncio.get_running_loop())
+        wakeups = Wakeups()
+        wakeups.bind(asyncio.get_running_loop())
         async with asyncio.timeout(60):
-            await story(live)
+            await story(wakeups)
 
     asyncio.run(told())
 
@@ -24,9 +24,9 @@ def from_thread(act: Callable[[], None]) -> None:
 
 
 def test_listener_is_woken_from_another_thread() -> None:
-    async def story(live: Live) -> None:
-        with live.listen(job_topic("taxi")) as listener:
-            from_thread(lambda: live.job_changed("taxi"))
+    async def story(wakeups: Wakeups) -> None:
+        with wakeups.listen(job_topic("taxi")) as listener:
+            from_thread(lambda: wakeups.job_changed("taxi"))
             assert await listener.wait(60)
             assert listener.take() == {"taxi"}
             assert not await listener.wait(0)
@@ -35,10 +35,10 @@ def test_listener_is_woken_from_another_thread() -> None:
 
 
 def test_listener_hears_its_own_topic_alone() -> None:
-    async def story(live: Live) -> None:
-        with live.listen(run_topic("taxi.1.1")) as run, live.listen(job_topic("bus")) as job:
-            live.job_changed("taxi")
-            live.run_ordered("bus.1.1")
+    async def story(wakeups: Wakeups) -> None:
+        with wakeups.listen(run_topic("taxi.1.1")) as run, wakeups.listen(job_topic("bus")) as job:
+            wakeups.job_changed("taxi")
+            wakeups.run_ordered("bus.1.1")
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             assert not await run.wait(0)
@@ -48,10 +48,10 @@ def test_listener_hears_its_own_topic_alone() -> None:
 
 
 def test_news_of_many_jobs_are_collected() -> None:
-    async def story(live: Live) -> None:
-        with live.listen(JOBS) as listener:
+    async def story(wakeups: Wakeups) -> None:
+        with wakeups.listen(JOBS) as listener:
             for name in ("a", "b", "a"):
-                from_thread(lambda name=name: live.job_changed(name))  # type: ignore[misc]
+                from_thread(lambda name=name: wakeups.job_changed(name))  # type: ignore[misc]
             await listener.wait(60)
             assert listener.take() == {"a", "b"}
 
@@ -59,27 +59,27 @@ def test_news_of_many_jobs_are_collected() -> None:
 
 
 def test_all_listeners_stop_waiting_when_the_server_goes() -> None:
-    async def story(live: Live) -> None:
-        with live.listen(JOBS) as listener:
-            from_thread(live.close)
+    async def story(wakeups: Wakeups) -> None:
+        with wakeups.listen(JOBS) as listener:
+            from_thread(wakeups.close)
             assert await listener.wait(60)
             assert listener.closed
             listener.take()
             assert await listener.wait(60), "it stays closed"
-        with live.listen(JOBS) as late:
+        with wakeups.listen(JOBS) as late:
             assert late.closed
 
     on_loop(story)
 
 
 def test_waking_before_and_after_the_loop_is_harmless() -> None:
-    live = Live()
-    live.job_changed("taxi")
+    wakeups = Wakeups()
+    wakeups.job_changed("taxi")
 
     async def bind() -> None:
-        live.bind(asyncio.get_running_loop())
-        live.listen(JOBS).__enter__()
+        wakeups.bind(asyncio.get_running_loop())
+        wakeups.listen(JOBS).__enter__()
 
     asyncio.run(bind())
-    live.job_changed("taxi")
-    live.close()
+    wakeups.job_changed("taxi")
+    wakeups.close()

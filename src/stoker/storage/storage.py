@@ -15,8 +15,8 @@ from stoker.storage.buckets import Buckets
 from stoker.storage.copying import Copied, Item, copy_all
 from stoker.storage.draft import Draft
 from stoker.storage.glob import compiled, has_magic, plain_part
-from stoker.storage.place import Place, as_folder
-from stoker.storage.root import Folder, Root, StoredObject
+from stoker.storage.object_store import Folder, ObjectStore, StoredObject
+from stoker.storage.url import StorageUrl, as_folder
 
 Url = str | os.PathLike[str]
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
@@ -45,38 +45,38 @@ class Storage:
     def open_url(self, url: Url, mode: str = "rb") -> BinaryIO:
         """Read (`rb`) or replace (`wb`) an object. What is written appears when the file is closed, whole; a `with`
         block left by an exception writes nothing."""
-        place = Place.parse(url)
-        root = self.buckets.root(place)
+        place = StorageUrl.parse(url)
+        store = self.buckets.store(place)
         if mode == "rb":
-            return root.open(place.key)
+            return store.open(place.key)
         if mode != "wb":
             raise UsageError(f"{place}: opened with mode {mode!r}; there are 'rb' and 'wb'.")
-        return cast(BinaryIO, _Writer(root, place.key))
+        return cast(BinaryIO, _Writer(store, place.key))
 
     def exists(self, url: Url) -> bool:
         """Whether there is an object, or a folder with something in it."""
-        place = Place.parse(url)
-        root = self.buckets.root(place)
+        place = StorageUrl.parse(url)
+        store = self.buckets.store(place)
         if not place.key:
-            return root.exists()
-        return root.stat(place.key) is not None or next(root.list(as_folder(place.key)), None) is not None
+            return store.exists()
+        return store.stat(place.key) is not None or next(store.list(as_folder(place.key)), None) is not None
 
     def list(self, url: Url, *, recursive: bool = False) -> Iterator[Listed]:
         """The object itself, or what is in the folder, or what matches the pattern. NotFoundError if nothing is."""
-        place = Place.parse(url)
-        root = self.buckets.root(place)
-        if (found := root.stat(place.key)) is not None:
+        place = StorageUrl.parse(url)
+        store = self.buckets.store(place)
+        if (found := store.stat(place.key)) is not None:
             yield _listed(place, found)
             return
         if has_magic(place.key):
-            yield from (_listed(place, each) for each in self._below(place, root))
+            yield from (_listed(place, each) for each in self._below(place, store))
             return
         is_empty = True
-        for item in root.list(as_folder(place.key), folders=not recursive):
+        for item in store.list(as_folder(place.key), folders=not recursive):
             is_empty = False
             yield _listed(place, item)
-        if is_empty and not self._is_empty_folder(place, root):
-            raise NotFoundError(f"{place}: nothing there ({root.where()}).")
+        if is_empty and not self._is_empty_folder(place, store):
+            raise NotFoundError(f"{place}: nothing there ({store.where()}).")
 
     def copy(self, source: Url, target: Url, *, recursive: bool = False, progress: Progress | None = None) -> Copied:
         """Copy an object, or all objects of a folder or pattern under the target folder.
@@ -84,7 +84,7 @@ class Storage:
         An object goes *into* a target that is a bucket, ends with a slash, or is a folder of this machine. Repeated,
         it copies only what is not there yet. NotFoundError, ConflictError (it changed meanwhile), StokerError.
         """
-        items = self._items(Place.parse(source), Place.parse(target), recursive=recursive)
+        items = self._items(StorageUrl.parse(source), StorageUrl.parse(target), recursive=recursive)
         total = sum(item.found.size for item in items)
         done = 0
         lock = threading.Lock()
@@ -100,68 +100,68 @@ class Storage:
 
     def remove(self, url: Url, *, recursive: bool = False) -> int:
         """How many objects were removed. A folder or pattern needs `recursive`. NotFoundError if there are none."""
-        place = Place.parse(url)
-        root = self.buckets.root(place)
-        if root.stat(place.key) is not None:
-            root.remove(place.key)
+        place = StorageUrl.parse(url)
+        store = self.buckets.store(place)
+        if store.stat(place.key) is not None:
+            store.remove(place.key)
             return 1
-        found = self._below(place, root)
+        found = self._below(place, store)
         if not recursive:
             raise UsageError(f"{place} is a folder of {len(found)} objects. Remove them all with `-r`.")
         if place.scheme == "file" and place.key.rstrip("/") in ("", str(Path.home())):
             raise UsageError(f"{place}: not removed; that would be all you have.")
         for item in found:
             with contextlib.suppress(NotFoundError):  # somebody else was faster
-                root.remove(item.key)
+                store.remove(item.key)
         if place.scheme == "file":
             _remove_empty_folders(place.key)
         return len(found)
 
     def size(self, url: Url) -> int:
         """Bytes of an object, or of all objects of a folder or pattern."""
-        place = Place.parse(url)
-        root = self.buckets.root(place)
-        if (found := root.stat(place.key)) is not None:
+        place = StorageUrl.parse(url)
+        store = self.buckets.store(place)
+        if (found := store.stat(place.key)) is not None:
             return found.size
-        return sum(item.size for item in self._below(place, root))
+        return sum(item.size for item in self._below(place, store))
 
     def local_path(self, url: Url) -> Path | None:
         """Where this is on this machine's disks, whether there is something yet or not; None when it is elsewhere."""
-        place = Place.parse(url)
-        return self.buckets.root(place).local_path(place.key)
+        place = StorageUrl.parse(url)
+        return self.buckets.store(place).local_path(place.key)
 
     def where(self, url: Url) -> str:
         """One line for a person: where this URL leads, and by which setting."""
-        return self.buckets.where(Place.parse(url))
+        return self.buckets.where(StorageUrl.parse(url))
 
-    def _is_empty_folder(self, place: Place, root: Root) -> bool:
+    def _is_empty_folder(self, place: StorageUrl, store: ObjectStore) -> bool:
         if place.scheme == "file":
             return os.path.isdir(place.key)
-        return not place.key and root.exists()
+        return not place.key and store.exists()
 
-    def _matching(self, place: Place, root: Root) -> Iterator[StoredObject]:
+    def _matching(self, place: StorageUrl, store: ObjectStore) -> Iterator[StoredObject]:
         pattern = compiled(place.key)
         prefix = plain_part(place.key)
         is_deep = "/" in place.key[len(prefix) :] or "**" in place.key
-        for found in root.list(prefix, folders=not is_deep):
+        for found in store.list(prefix, folders=not is_deep):
             if isinstance(found, StoredObject) and pattern.fullmatch(found.key):
                 yield found
 
-    def _below(self, place: Place, root: Root) -> tuple[StoredObject, ...]:
+    def _below(self, place: StorageUrl, store: ObjectStore) -> tuple[StoredObject, ...]:
         if has_magic(place.key):
-            found = tuple(self._matching(place, root))
+            found = tuple(self._matching(place, store))
         else:
-            found = tuple(item for item in root.list(as_folder(place.key)) if isinstance(item, StoredObject))
-        if not found and (has_magic(place.key) or not self._is_empty_folder(place, root)):
-            raise NotFoundError(f"{place}: nothing there ({root.where()}).")
+            found = tuple(item for item in store.list(as_folder(place.key)) if isinstance(item, StoredObject))
+        if not found and (has_magic(place.key) or not self._is_empty_folder(place, store)):
+            raise NotFoundError(f"{place}: nothing there ({store.where()}).")
         return found
 
-    def _items(self, source: Place, target: Place, *, recursive: bool) -> tuple[Item, ...]:
-        from_root, to_root = self.buckets.root(source), self.buckets.root(target)
-        if (found := from_root.stat(source.key)) is not None:
+    def _items(self, source: StorageUrl, target: StorageUrl, *, recursive: bool) -> tuple[Item, ...]:
+        from_store, to_store = self.buckets.store(source), self.buckets.store(target)
+        if (found := from_store.stat(source.key)) is not None:
             into = target.at(_below_target(target, source.name)) if self._is_folder(target) else target
-            return (Item(from_root, found, to_root, into.key, str(source), str(into)),)
-        below = self._below(source, from_root)
+            return (Item(from_store, found, to_store, into.key, str(source), str(into)),)
+        below = self._below(source, from_store)
         if not recursive and not has_magic(source.key):
             raise UsageError(f"{source} is a folder of {len(below)} objects. Copy them all with `-r`.")
         # Of a pattern, what comes behind its last plain folder is kept.
@@ -172,21 +172,21 @@ class Storage:
             if target.scheme == "file" and each.key.endswith("/") and not each.size:
                 continue  # a folder's placeholder: no file can have that name, and the folder comes with its files
             into = target.at(_below_target(target, each.key[cut:]))
-            items.append(Item(from_root, each, to_root, into.key, str(source.at(each.key)), str(into)))
+            items.append(Item(from_store, each, to_store, into.key, str(source.at(each.key)), str(into)))
         return tuple(items)
 
-    def _is_folder(self, place: Place) -> bool:
+    def _is_folder(self, place: StorageUrl) -> bool:
         return not place.key or place.key.endswith("/") or (place.scheme == "file" and os.path.isdir(place.key))
 
 
-def _below_target(target: Place, name: str) -> str:
+def _below_target(target: StorageUrl, name: str) -> str:
     """The key of a copy. Objects may have any name (`a/../../x`); a file of this machine must stay in its folder."""
     if target.scheme == "file":
         check_relative(name, where=str(target))
     return as_folder(target.key) + name
 
 
-def _listed(place: Place, found: StoredObject | Folder) -> Listed:
+def _listed(place: StorageUrl, found: StoredObject | Folder) -> Listed:
     url = str(place.at(found.key))
     return Listed(url, None, None) if isinstance(found, Folder) else Listed(url, found.size, found.updated)
 
@@ -202,10 +202,10 @@ def _remove_empty_folders(path: str) -> None:
 class _Writer(io.RawIOBase):
     """A new object, written front to back; it is there once closed."""
 
-    def __init__(self, root: Root, key: str) -> None:
-        self._root = root
+    def __init__(self, store: ObjectStore, key: str) -> None:
+        self._store = store
         self._key = key
-        self._draft: Draft | None = root.draft(key)
+        self._draft: Draft | None = store.draft(key)
 
     def writable(self) -> bool:
         return True
@@ -221,7 +221,7 @@ class _Writer(io.RawIOBase):
         if self._draft is not None:
             draft, self._draft = self._draft, None
             try:
-                self._root.commit(self._key, draft)
+                self._store.commit(self._key, draft)
             except BaseException:
                 draft.discard()
                 raise

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import ConflictError, NotFoundError, StokerError, UsageError
-from stoker.storage.access import Storage
 from stoker.storage.draft import Draft
+from stoker.storage.storage import Storage
 
 BIG = bytes(range(256)) * 40_000  # ten megabytes
 
