@@ -5,7 +5,7 @@ set -eu
 python=$1
 shift
 [ $# -gt 0 ] || set -- tests/cli tests/compat/test_det_commands.py tests/e2e/test_walk.py tests/e2e/test_refusals.py \
-    tests/e2e/test_postgres.py tests/engines/test_local.py tests/gateway/test_process.py tests/packaging \
+    tests/e2e/test_postgres.py tests/engines/test_local.py tests/packaging \
     tests/predict/online tests/pytorch/test_stops.py tests/server/test_main.py tests/server/test_package_routes.py \
     tests/storage tests/supervisor tests/templates/test_project.py
 folder=$(mktemp -d)

@@ -3,9 +3,11 @@
     StokerError             exit 1: it was asked for rightly and failed
     ├── UsageError          exit 2: the user's words are wrong (a flag, a file, a name, a package)
     │   ├── ConfigError     a file or request with bad fields; all of them at once
+    │   ├── DoesNotFitError a job is larger than its pool can ever be
     │   └── InstanceError   one thing to predict for is not what the model takes
     ├── NotFoundError       exit 2: no such job, pool, runtime, package
     ├── ConflictError       exit 2: the name is taken, or the state does not allow it
+    ├── WaitTimeoutError    exit 1: not done in the time given for it
     └── ServerError         exit 1: the server failed
         ├── UnreachableError    exit 1: nothing answers there (any more)
         └── StoreError          exit 1: its database failed or does not answer; nothing was done
@@ -21,6 +23,7 @@ class StokerError(Exception):
 
     exit_code = 1
     http_status = 500
+    code: str | None = None  # in the server's answer, where the status does not say which error it is
 
 
 class UsageError(StokerError):
@@ -38,6 +41,12 @@ class ConfigError(UsageError):
     def __init__(self, message: str, problems: Sequence[str] = ()) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join([message, *(f"  {problem}" for problem in problems)]))
+
+
+class DoesNotFitError(UsageError):
+    """A job is larger than its pool can ever be."""
+
+    code = "does_not_fit"
 
 
 class NotFoundError(StokerError):
@@ -60,6 +69,10 @@ class ServerError(StokerError):
 
 class UnreachableError(ServerError):
     """Nothing answers at the server's address, or it broke off."""
+
+
+class WaitTimeoutError(StokerError, TimeoutError):
+    """What was waited for has not happened in the time given for it."""
 
 
 class StoreError(ServerError):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stoker.cli.search_config import Override, laid_over, override, read_search, with_overrides
+from stoker.compat.search_config import Override, laid_over, override, read_search, with_overrides
 from stoker.errors import ConfigError, UsageError
 from tests.cli.conftest import Stoker
 

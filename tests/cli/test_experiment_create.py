@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
-from stoker.cli.search_config import override
-from stoker.compat.commands.determined.experiment_create import base_of, forked, next_number
+from stoker.compat.commands.determined.experiment_create import base_of, forked
 from stoker.compat.dialects import determined
+from stoker.compat.search_config import override
 from stoker.errors import ConfigError, UsageError
 from stoker.host.home import Home
 from stoker.packaging.package.archive import pack
 from stoker.packaging.package.tree import source_of_directory
 from stoker.schema.state import JobState
-from stoker.submission.shipment import look_at
+from stoker.submission.shipment import scan_package
+from stoker.submission.upload import next_number
 from tests.cli.conftest import Stoker
 from tests.cli.recorded import Recorded, recorded_server
 from tests.cli.records import a_job, a_search_job, a_trial
@@ -110,7 +111,7 @@ def test_included_files_ship_at_the_top(project: Path, tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("words\n")
     home = Home(tmp_path / "home").make()
 
-    code = look_at(source_of_directory(project), {}, home=home, include=[shared, tmp_path / "words.txt"])
+    code = scan_package(source_of_directory(project), {}, home=home, include=[shared, tmp_path / "words.txt"])
 
     package = pack(code.tree, out=tmp_path)
     with tarfile.open(fileobj=io.BytesIO(package.file.read_bytes())) as archive:
@@ -123,9 +124,9 @@ def test_what_cannot_be_included_is_refused(project: Path, tmp_path: Path) -> No
     (tmp_path / "train.py").touch()
 
     with pytest.raises(UsageError, match="has a train.py already"):
-        look_at(source_of_directory(project), {}, home=home, include=[tmp_path / "train.py"])
+        scan_package(source_of_directory(project), {}, home=home, include=[tmp_path / "train.py"])
     with pytest.raises(UsageError, match="No such file or directory"):
-        look_at(source_of_directory(project), {}, home=home, include=[tmp_path / "nothing"])
+        scan_package(source_of_directory(project), {}, home=home, include=[tmp_path / "nothing"])
 
 
 def test_a_fork_is_overridden_in_the_words_of_its_file() -> None:
@@ -209,4 +210,4 @@ def _hash(project: Path) -> str:
     out = project.parent / "packed"
     out.mkdir(exist_ok=True)
     home = Home(project.parent / "hashing").make()
-    return pack(look_at(source_of_directory(project), {}, home=home).tree, out=out).hash
+    return pack(scan_package(source_of_directory(project), {}, home=home).tree, out=out).hash

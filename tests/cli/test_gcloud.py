@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stoker.compat.aiplatform.gcloud import Wanted, print_as, read_filter, resource, sort_by
+from stoker.compat.aiplatform.gcloud import JobFilter, print_as, read_filter, resource, sort_by
 from stoker.errors import UsageError
 from stoker.schema.state import JobState
 from tests.cli.records import NOW, a_job
@@ -13,15 +13,15 @@ from tests.cli.records import NOW, a_job
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("jobId:census* AND state:FAILED", Wanted(states=("FAILED",), name="census*")),
-        ("state=failed", Wanted(states=("FAILED",))),
-        ("jobId=census_1", Wanted(name="census_1")),
-        ("jobId:census", Wanted(name="*census*")),
-        ("labels.team=a AND labels.kind:'b'", Wanted(labels={"team": "a", "kind": "b"})),
-        ('state = "RUNNING"', Wanted(states=("RUNNING",))),
+        ("jobId:census* AND state:FAILED", JobFilter(states=("FAILED",), name="census*")),
+        ("state=failed", JobFilter(states=("FAILED",))),
+        ("jobId=census_1", JobFilter(name="census_1")),
+        ("jobId:census", JobFilter(name="*census*")),
+        ("labels.team=a AND labels.kind:'b'", JobFilter(labels={"team": "a", "kind": "b"})),
+        ('state = "RUNNING"', JobFilter(states=("RUNNING",))),
     ],
 )
-def test_filters_are_read(text: str, wanted: Wanted) -> None:
+def test_filters_are_read(text: str, wanted: JobFilter) -> None:
     assert read_filter(text) == wanted
 
 

@@ -19,7 +19,7 @@ def read(*words: str) -> Reading:
     ours, theirs = split_user_args(words)
     arguments = parser.parse_args(["taxi_1", *ours])
     arguments.user_args = None if theirs is None else tuple(theirs)
-    return training_flags.read(arguments)
+    return training_flags.read(arguments, training_flags.load_config(arguments))
 
 
 def values(*words: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.compat.aiplatform.containers import built, of_image, remember_build, remember_tag
+from stoker.compat.aiplatform.containers import submission_of_image
 from stoker.compat.commands.aiplatform.gcloud_shim import call
 from stoker.compat.migrate.containers import job_of, read_dockerfile
 from stoker.compat.migrate.image_layout import lay_out
@@ -106,29 +106,18 @@ def test_a_jobs_own_words_stand_for_the_images(tmp_path: Path) -> None:
 
 def test_an_image_of_which_nothing_is_known_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    home = Home(tmp_path / "home").make()
     with pytest.raises(UsageError, match=r"gcr.io/p/i: container images are not run here.*--package-path"):
-        of_image({}, "gcr.io/p/i", home=home)
+        submission_of_image({}, "gcr.io/p/i")
     write(tmp_path, "FROM x\n")
     with pytest.raises(UsageError, match="no ENTRYPOINT and no CMD"):
-        of_image({}, "gcr.io/p/i", home=home)
+        submission_of_image({}, "gcr.io/p/i")
 
 
-def test_what_a_script_builds_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = Home(tmp_path / "home").make()
-    monkeypatch.setenv("STOKER_HOME", str(home.root))
-    file = write(tmp_path / "code", "FROM x\nCMD python train.py\n", "code/train.py")
-    remember_build("here:latest", file.parent, file, home=home)
-    remember_tag("here", "gcr.io/p/there", home=home)
-
-    assert built("gcr.io/p/there", home=home) == (file.parent, file)
-    assert call(["docker", "build", "-f", str(file), "--build-arg", "A=1", "-t", "other:1", str(file.parent)]) == 0
-    assert built("other:1", home=home) == (file.parent, file)
-    assert call(["gcloud", "builds", "submit", "--tag", "third", str(file.parent), "--timeout=10m"]) == 0
-    assert built("third", home=home) == (file.parent, file)
-    assert call(["docker", "push", "third"]) == 0
-    with pytest.raises(UsageError, match="containers are not run here, and of this one no Dockerfile is known"):
-        call(["docker", "run", "tensorflow/serving"])
+@pytest.mark.parametrize("verb", ["build", "run", "push"])
+def test_docker_says_what_to_do_instead_in_one_line(verb: str) -> None:
+    with pytest.raises(UsageError, match=f"^docker {verb}: .*does not build or run .*--master-image-uri") as refused:
+        call(["docker", verb, "-t", "gcr.io/p/box", "."])
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -175,23 +164,21 @@ def test_a_command_that_is_not_copied_leaves_the_directory_as_it_is(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_docker_runs_what_it_was_told_to_build(tmp_path: Path, home: Home) -> None:
-    write(tmp_path, 'FROM x\nWORKDIR /app\nCOPY src/ .\nENTRYPOINT ["python", "main.py"]\n')
-    (tmp_path / "src").mkdir()
-    (tmp_path / "src" / "words.txt").write_text("beside me")
-    lines = ["import os, sys", "print(open('words.txt').read(), os.environ['MODE'], sys.argv[1:])", "sys.exit(3)"]
-    (tmp_path / "src" / "main.py").write_text("\n".join(lines))
+def test_script_that_calls_docker_build_stops_with_that_line(tmp_path: Path, home: Home) -> None:
     script = f"""
+    set -e
     {stoker("gcloud-shim").out}
+    export PATH={home.root}/shim:/usr/bin:/bin
     cd {tmp_path}
     docker build -t gcr.io/p/box ./
-    docker run --rm -it -e MODE=fast -v {tmp_path}/out:/out gcr.io/p/box:latest --model-dir=/out/m --epochs 3
+    echo built
     """
 
     ran = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=240)
 
-    assert f"beside me fast ['--model-dir={tmp_path}/out/m', '--epochs', '3']" in ran.stdout, ran.stderr
-    assert ran.returncode == 3
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.startswith("error: docker build: stoker does not build or run container images.")
+    assert stoker("docker", "build", ".").err == ran.stderr
 
 
 @pytest.mark.slow

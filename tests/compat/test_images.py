@@ -10,8 +10,8 @@ from stoker.errors import StokerError
 from stoker.host.home import Home
 from stoker.packaging.environment.runtimes import choose
 from stoker.packaging.package.tree import source_of_directory
-from stoker.submission.legacy import with_old_times
-from stoker.submission.shipment import look_at
+from stoker.submission.legacy import add_legacy_environment
+from stoker.submission.shipment import scan_package
 from tests.e2e.command import stoker
 from tests.e2e.conftest import home
 
@@ -143,9 +143,9 @@ def test_a_package_that_needs_nothing_of_the_kind_is_left_as_it_is(tmp_path: Pat
     home = Home(tmp_path / "home").make()
     values = {"module": "task", "environment": {"requirements": ["six"]}}
 
-    code = look_at(source_of_directory(tmp_path), values, home=home)
+    code = scan_package(source_of_directory(tmp_path), values, home=home)
 
-    assert with_old_times(values, code, home=home) == values
+    assert add_legacy_environment(values, code, home=home, notify=print) == values
 
 
 @pytest.mark.slow

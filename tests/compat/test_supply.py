@@ -25,15 +25,16 @@ from stoker.packaging.environment.needs import Needs
 from stoker.packaging.environment.resolver import Wanted
 from stoker.packaging.environment.runtimes import Runtime, default_runtime
 from stoker.packaging.package.tree import source_of_directory
-from stoker.submission.legacy import with_old_times
-from stoker.submission.shipment import look_at
+from stoker.submission.legacy import add_legacy_environment
+from stoker.submission.shipment import scan_package
 from tests.packaging.made import make_runtime
 
 VALUES = {"module": "trainer.task", "environment": {"requirements": ["tensorflow-cpu==2.8.0; python_version < '3'"]}}
 
 
 def give(code: Path, home: Home) -> Any:
-    return with_old_times(VALUES, look_at(source_of_directory(code), VALUES, home=home), home=home)
+    scanned = scan_package(source_of_directory(code), VALUES, home=home)
+    return add_legacy_environment(VALUES, scanned, home=home, notify=print)
 
 
 def test_an_unchanged_directory_is_not_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,10 +240,10 @@ def test_what_cannot_run_is_refused_in_a_sentence(tmp_path: Path, values: Any, s
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "train.py").write_text(f"{source}\n")
     home = Home(tmp_path / "home").make()
-    code = look_at(source_of_directory(tmp_path / "code"), values, home=home)
+    code = scan_package(source_of_directory(tmp_path / "code"), values, home=home)
 
     with pytest.raises(UsageError, match=match) as raised:
-        with_old_times(values, code, home=home)
+        add_legacy_environment(values, code, home=home, notify=print)
 
     assert "\n" not in str(raised.value)
 

@@ -13,7 +13,9 @@ from tests.fixtures.datasets import write_houses, write_rides
 pytestmark = pytest.mark.slow
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
-PATHS = Path(__file__).parent.parent / "storage" / "gcs_api" / "tensorflow_paths.py"  # calls all that takes a gs:// path
+PATHS = (
+    Path(__file__).parent.parent / "storage" / "gcs_api" / "tensorflow_paths.py"
+)  # calls all that takes a gs:// path
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ def wheelhouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_INDEX", "UV_DEFAULT_INDEX", "UV_FIND_LINKS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setenv("PIP_FIND_LINKS", folder.as_uri())  # pip splits it at spaces
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     # Wheels of one name and version differ between tests, and uv remembers what it has seen at a path.
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv-cache"))

@@ -18,12 +18,13 @@ def machine(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def test_variables_become_uvs(machine: dict[str, str], tmp_path: Path) -> None:
+def test_variables_become_uvs(machine: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "wheels").mkdir()
+    monkeypatch.chdir(tmp_path)  # pip splits places at spaces, and tmp_path may have some
     machine |= {
         "PIP_INDEX_URL": "https://a/simple",
         "PIP_EXTRA_INDEX_URL": "https://b/simple  file:///c",
-        "PIP_FIND_LINKS": f"{tmp_path}/wheels {tmp_path}/gone https://d/links.html",
+        "PIP_FIND_LINKS": "wheels gone https://d/links.html",
         "PIP_CERT": "/ca.pem",
         "PIP_TRUSTED_HOST": "a b:8080",
         "PIP_DEFAULT_TIMEOUT": "180",
@@ -37,7 +38,7 @@ def test_variables_become_uvs(machine: dict[str, str], tmp_path: Path) -> None:
     assert settings.variables == {
         "UV_DEFAULT_INDEX": "https://a/simple",
         "UV_INDEX": "https://b/simple file:///c",
-        "UV_FIND_LINKS": f"{tmp_path}/wheels,https://d/links.html",
+        "UV_FIND_LINKS": "wheels,https://d/links.html",
         "SSL_CERT_FILE": "/ca.pem",
         "UV_INSECURE_HOST": "a b:8080",
         "UV_HTTP_TIMEOUT": "180",

@@ -215,7 +215,7 @@ def test_pythons_are_asked_once_and_again_when_they_change(
 ) -> None:
     said = {"version": "3.99.1", "implementation": "cpython", "base_python": "/x", "site_dirs": []}
     script = write(
-        tmp_path / "bin", {"python3.99": f"#!/bin/sh\necho x >> {tmp_path}/asked\necho '{json.dumps(said)}'\n"}
+        tmp_path / "bin", {"python3.99": f"#!/bin/sh\necho x >> '{tmp_path}/asked'\necho '{json.dumps(said)}'\n"}
     )
     (script / "python3.99").chmod(0o755)
     on_path(tmp_path / "bin", monkeypatch)

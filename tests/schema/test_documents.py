@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from stoker.compat.dialects.document import is_aiplatform, load, read
+from stoker.compat.dialects.document import is_aiplatform, read
 from stoker.errors import ConfigError, UsageError
 from stoker.schema.job import JobSpec
 from stoker.submission import job_file as stoker_yaml
+from stoker.submission.job_file import load
 from stoker.submission.reading import overlay
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from stoker.client.client import Client
-from stoker.errors import ConfigError, ConflictError, NotFoundError, UsageError
+from stoker.errors import ConfigError, ConflictError, DoesNotFitError, NotFoundError, UsageError
 from stoker.host.home import Home
 from stoker.schema.job import JobSpec, Resources
 from stoker.schema.launch import Archive, EnvironmentSpec
@@ -106,7 +106,7 @@ def test_cloud_region_means_the_default_pool(client: Client) -> None:
 
 
 def test_tier_that_can_never_fit_is_refused(client: Client, store: Store) -> None:
-    with pytest.raises(UsageError, match="can never hold it"):
+    with pytest.raises(DoesNotFitError, match="can never hold it"):
         client.submit(a_spec(resources=Resources(tier="PREMIUM_1")))
     with pytest.raises(UsageError, match="has no scale tier GIGANTIC"):
         client.submit(a_spec(resources=Resources(tier="gigantic")))

@@ -6,7 +6,7 @@ import pytest
 
 from stoker.errors import StokerError
 from stoker.storage.storage import Storage
-from stoker.submission.shipment import pack_up
+from stoker.submission.shipment import build_shipment
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def test_archive_is_fetched_from_where_the_settings_put_its_bucket(home: Path, t
     with Storage(home).open_url("gs://my-bucket/dist/trainer-1.0.zip", "wb") as file:
         file.write(b"zipped")
 
-    shipment = pack_up({}, None, ["gs://my-bucket/dist/trainer-1.0.zip"], folder=tmp_path)
+    shipment = build_shipment({}, None, ["gs://my-bucket/dist/trainer-1.0.zip"], folder=tmp_path, notify=print)
 
     assert [archive.file.name for archive in shipment.archives] == ["trainer-1.0.zip"]
     assert shipment.archives[0].file.read_bytes() == b"zipped"
@@ -28,7 +28,7 @@ def test_archive_is_fetched_from_where_the_settings_put_its_bucket(home: Path, t
 
 def test_archive_that_is_not_in_its_bucket_is_named(home: Path, tmp_path: Path) -> None:
     with pytest.raises(StokerError) as caught:
-        pack_up({}, None, ["gs://my-bucket/missing.whl"], folder=tmp_path)
+        build_shipment({}, None, ["gs://my-bucket/missing.whl"], folder=tmp_path, notify=print)
 
     assert "gs://my-bucket/missing.whl" in str(caught.value)
     assert "\n" not in str(caught.value)

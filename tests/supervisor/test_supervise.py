@@ -237,7 +237,11 @@ def test_supervisor_that_gets_sigterm_ends_the_run_in_order(lab: Lab) -> None:
     assert (ended["stop"], ended["code"]) == ("preempt", 0)
 
 
-def test_order_to_stop_is_obeyed_while_the_environment_is_made(lab: Lab) -> None:
+def test_order_to_stop_is_obeyed_while_the_environment_is_made(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
     address = lab.home.server()
     assert address is not None
     requirement = f"slow @ {address.url}/held/slow-1.0-py3-none-any.whl"
@@ -250,6 +254,7 @@ def test_order_to_stop_is_obeyed_while_the_environment_is_made(lab: Lab) -> None
 
     assert (ended["phase"], ended["stop"], ended["code"]) == (Phase.ENVIRONMENT, "cancel", None)
     assert ended["message"] == "told to stop (cancel)"
+    assert list((tmp_path / "scratch").glob("stoker-*")) == []
 
 
 # --- several replicas

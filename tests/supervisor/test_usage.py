@@ -36,8 +36,8 @@ one = subprocess.Popen([sys.executable, "-c", child])
 one.wait()
 """
 SMI = """#!/bin/sh
-echo $$ > {pid_file}
-echo "$@" > {words_file}
+echo $$ > "{pid_file}"
+echo "$@" > "{words_file}"
 echo "0, GPU-aaaa-1, 40, 1000"
 echo "1, GPU-bbbb-2, 10, [N/A]"
 echo "0, GPU-aaaa-1, 60, 3000"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.supervisor.warm.launcher import _Order
+from stoker.supervisor.warm.launcher import _ZygoteRequest
 
 
 def test_each_host_has_a_zygote_of_its_own_where_they_share_a_home(
@@ -16,7 +16,7 @@ def test_each_host_has_a_zygote_of_its_own_where_they_share_a_home(
     orders = []
     for host in ("node-1", "node-2"):
         monkeypatch.setattr(socket, "gethostname", lambda host=host: host)
-        orders.append(_Order(tmp_path, Path(sys.executable), {}, []))
+        orders.append(_ZygoteRequest(tmp_path, Path(sys.executable), {}, []))
 
     held = orders[0].lock()
 

@@ -5,15 +5,14 @@ import os
 import re
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stoker.cli import local_predict
 from stoker.compat.aiplatform.gcloud import add_global_flags, unused_global_flags
-from stoker.submission.legacy import with_old_times
-from stoker.submission.shipment import Code, check_module, is_local, look_at, writable
+from stoker.submission.pipeline import Submission, prepare_code
+from stoker.submission.reading import EnvironmentValues
+from stoker.submission.shipment import Code, check_module, is_local, writable
 from stoker.terminal import flags
 from stoker.terminal.output import say
 from stoker.terminal.parser import Arguments, Parser
@@ -68,17 +67,19 @@ def train(arguments: Arguments) -> int:
 
     _warn(arguments)
     home = Home.find().make()
-    environment = {"runtime": arguments.runtime_version, "python": arguments.python_version}
+    asked: EnvironmentValues = {
+        "runtime": arguments.runtime_version,
+        "python": arguments.python_version,
+        "prefer_runtime": arguments.prefer_runtime,
+    }
     source = source_of_package(Path(arguments.package_path or "."), module=arguments.module_name)
-    code = look_at(source, {"environment": environment}, home=home)
-    check_module(arguments.module_name, code, ())
-    wanted = {**environment, "prefer_runtime": arguments.prefer_runtime}
-    fitted = with_old_times(
-        {"module": arguments.module_name, "environment": wanted, "origin": {"platform": "aiplatform"}}, code, home=home
+    submission = Submission(
+        {"module": arguments.module_name, "environment": asked, "origin": {"platform": "aiplatform"}}, source
     )
-    arguments.python_version = fitted["environment"]["python"]
-    code = _requiring(code, fitted["environment"].get("requirements", ()))
-    launch = _launch(arguments, code, fitted["environment"].get("variables", {}))
+    values, code = prepare_code(submission, home=home, notify=say)
+    assert code is not None
+    check_module(arguments.module_name, code, ())
+    launch = _launch(arguments, code, values["environment"])
     run_dir = home.local_run_dir(launch.job)
     with contextlib.ExitStack() as stack:
         if arguments.job_dir and is_local(arguments.job_dir):
@@ -93,10 +94,6 @@ def train(arguments: Arguments) -> int:
         )
     _say_what_was_reported(run_dir.spool)
     return exit_code
-
-
-def _requiring(code: Code, more: Sequence[str]) -> Code:
-    return replace(code, project=replace(code.project, requirements=(*code.project.requirements, *more)))
 
 
 def _warn(arguments: Arguments) -> None:
@@ -121,7 +118,7 @@ def name_here(what: str) -> str:
     return f"{what}_{time.strftime('%Y%m%d_%H%M%S')}_{os.getpid()}"
 
 
-def _launch(arguments: Arguments, code: Code, variables: dict[str, str]) -> "Launch":
+def _launch(arguments: Arguments, code: Code, environment: EnvironmentValues) -> "Launch":
     from stoker.origin import Origin, Platform
     from stoker.schema.launch import EnvironmentSpec
 
@@ -130,11 +127,11 @@ def _launch(arguments: Arguments, code: Code, variables: dict[str, str]) -> "Lau
         source=str(code.tree.source.root),
         import_roots=code.project.import_roots,
         environment=EnvironmentSpec(
-            runtime=arguments.runtime_version,
-            python=arguments.python_version,
-            requirements=code.project.requirements,
-            prefer_runtime=arguments.prefer_runtime,
-            variables=variables,
+            runtime=environment["runtime"],
+            python=environment["python"],
+            requirements=(*code.project.requirements, *environment.get("requirements", ())),
+            prefer_runtime=environment["prefer_runtime"],
+            variables=dict(environment.get("variables", {})),
         ),
         module=arguments.module_name,
         args=tuple(arguments.user_args or ()),
@@ -142,7 +139,7 @@ def _launch(arguments: Arguments, code: Code, variables: dict[str, str]) -> "Lau
         job_dir=arguments.job_dir,
         replicas=_replicas(arguments, code),
         start_port=arguments.start_port,
-        chief_name=_chief_name(arguments),
+        chief_name=_chief_name(environment),
     )
 
 
@@ -170,13 +167,13 @@ def _is_torch(code: Code) -> bool:
     return any(map(_TORCH.search, sources)) and not any(map(_TENSORFLOW.search, sources))
 
 
-def _chief_name(arguments: Arguments) -> str:
+def _chief_name(environment: EnvironmentValues) -> str:
     """`master` where the runtime's TensorFlow is older than 2, as gcloud had it."""
     from stoker.host.home import Home
     from stoker.packaging.environment.distributions import Installed
     from stoker.packaging.environment.runtimes import choose
 
-    choice = choose(Home.find(), runtime=arguments.runtime_version, python=arguments.python_version)
+    choice = choose(Home.find(), runtime=environment["runtime"], python=environment["python"])
     version = Installed(choice.runtime).version("tensorflow") or ""
     return "master" if version.startswith("1.") else "chief"
 

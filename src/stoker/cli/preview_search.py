@@ -6,10 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stoker.cli.search_config import add_config_flags, load_config, read_search, tell
+from stoker.compat.search_config import add_config_flags, load_config, notify_of, read_search
 from stoker.errors import UsageError
 from stoker.terminal import flags
-from stoker.terminal.output import duration, table
+from stoker.terminal.output import duration, say, table
 from stoker.terminal.parser import Arguments, Parser
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def preview(arguments: Arguments) -> None:
 
     file = Path(arguments.config)
     template = Path(arguments.template) if arguments.template else None
-    document = load_config(file, template=template, overrides=arguments.overrides)
+    document = load_config(file, notify=say, template=template, overrides=arguments.overrides)
     reading = read_search(document, source=str(file))
     spec = SearchSpec.parse(reading.values["search"], source=str(file))
     planned = preview_search(spec)
@@ -43,7 +43,7 @@ def preview(arguments: Arguments) -> None:
     if arguments.json:
         print(json.dumps(_plain(spec, planned, trial_s), indent=2))
         return
-    tell(reading)
+    notify_of(reading, say)
     print("\n".join(page(spec, planned, trial_s)))
 
 

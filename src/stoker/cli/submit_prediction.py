@@ -6,11 +6,10 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from stoker.cli.submit import tell_submitted
+from stoker.cli.submit import print_submitted
 from stoker.compat.aiplatform.gcloud import add_format_flag, add_global_flags
 from stoker.errors import UsageError
-from stoker.submission.shipment import Shipment
-from stoker.submission.upload import Door
+from stoker.submission.pipeline import Submission, dry_run, submit_job
 from stoker.terminal import flags
 from stoker.terminal.output import say
 from stoker.terminal.parser import Arguments, Parser
@@ -18,7 +17,7 @@ from stoker.terminal.parser import Arguments, Parser
 if TYPE_CHECKING:
     from stoker.client.client import Client
     from stoker.host.home import Home
-    from stoker.submission.reading import Values
+    from stoker.submission.reading import JobValues
 
 FORMATS = ("text", "csv", "tf-record", "tf-record-gzip", "parquet")
 COMMAND = ("python", "-m", "stoker.predict.batch")
@@ -88,12 +87,11 @@ def submit_prediction(arguments: Arguments) -> int:
     home = Home.find().make()
     client = connect(home)
     values = spec_values(arguments, client, home=home)
-    shipment = Shipment(values, None, ())
     if arguments.dry_run:
-        print(json.dumps(Door(home).dry_run(shipment), indent=2))
+        print(json.dumps(dry_run(Submission(values), home=home, notify=say), indent=2))
         return 0
-    job = Door(home).submit(shipment)
-    tell_submitted(arguments, job)
+    job = submit_job(Submission(values), home=home, notify=say)
+    print_submitted(arguments, job)
     if not arguments.stream_logs:
         return 0
     from stoker.cli.logs import follow
@@ -101,7 +99,7 @@ def submit_prediction(arguments: Arguments) -> int:
     return follow(client, job["id"])
 
 
-def spec_values(arguments: Arguments, client: "Client", *, home: "Home") -> "Values":
+def spec_values(arguments: Arguments, client: "Client", *, home: "Home") -> "JobValues":
     """The job's fields. The version is looked up now, so that the job means the same however often it is started."""
     model: dict[str, Any] = (
         {"url": _place(arguments.model_dir)} if arguments.model_dir else _registered(arguments, client)

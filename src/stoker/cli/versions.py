@@ -251,7 +251,7 @@ def _values(arguments: Arguments) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    from stoker.compat.dialects.document import load
+    from stoker.submission.job_file import load
 
     found = load(path)
     unknown = sorted(found.keys() - _FIELDS.keys() - _OF_THE_CLOUD)

@@ -14,6 +14,7 @@ from urllib.parse import urlencode, urlsplit
 from stoker.errors import (
     ConfigError,
     ConflictError,
+    DoesNotFitError,
     NotFoundError,
     ServerError,
     StokerError,
@@ -24,6 +25,7 @@ from stoker.host.home import ServerAddress
 
 API = "/api/v1"
 _ERRORS: dict[int, type[StokerError]] = {400: UsageError, 404: NotFoundError, 409: ConflictError, 422: ConfigError}
+_ERRORS_BY_CODE: dict[str, type[StokerError]] = {str(DoesNotFitError.code): DoesNotFitError}
 
 Params = Mapping[str, str | int | float | bool | None]
 
@@ -152,10 +154,10 @@ def _text(value: str | int | float | bool) -> str:
 def _error(status: int, payload: bytes, url: str) -> StokerError:
     try:
         found = jsonlib.loads(payload)
-        message, problems = str(found["error"]), found.get("problems", [])
+        message, problems, code = str(found["error"]), found.get("problems", []), found.get("code")
     except (ValueError, KeyError, TypeError):
-        message, problems = f"The server at {url} answered {status} {payload[:200]!r}.", []
-    kind = _ERRORS.get(status, ServerError)
+        message, problems, code = f"The server at {url} answered {status} {payload[:200]!r}.", [], None
+    kind = _ERRORS_BY_CODE.get(str(code)) or _ERRORS.get(status, ServerError)
     if kind is ConfigError:
         return ConfigError(message, problems)
     return kind(message)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stoker.submission.reading import Values, origin_of
+from stoker.submission.reading import Document, JobValues, origin_of
 
 WORKDIR = "/run/determined/workdir"
 _FIELDS = ("data", "entrypoint", "environment", "hyperparameters")  # whose texts may be paths
@@ -23,7 +23,7 @@ _IN_ENVIRONMENT = "environment_variables"
 class Outside:
     """A file whose paths are those of this machine."""
 
-    document: Values
+    document: Document
     notes: tuple[str, ...] = ()
 
 
@@ -46,7 +46,7 @@ def outside(document: Mapping[str, Any]) -> Outside:
     return Outside(changed, tuple(notes))
 
 
-def with_links(values: Values) -> Values:
+def with_links(values: JobValues) -> JobValues:
     """The job with a link in its folder for each mount into the working directory; as it is without any."""
     document = origin_of(values).get("document", {})
     links = [

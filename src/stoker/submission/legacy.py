@@ -1,63 +1,84 @@
-"""Give code of another time what it had, before anything is stored, with a line for each thing given.
+"""Give legacy code the Python and libraries it was written for, before anything is stored.
 
-What `compat/supply` found is kept under HOME and used again while the code, what it requires and the runtime are
-unchanged, because finding it out costs a submit 40 ms of imports.
+The only place where a submission asks for legacy support. Jobs from AI Platform's or Determined's commands and files,
+whose fields have an `origin`, get it, and jobs with an as-of date; native ones (a stoker.yaml, `stoker.submit`) never
+do. The answer is kept under HOME and used again while the code, its requirements and the runtime are unchanged, because
+finding it costs a submit 40 ms of imports.
 """
 
 import hashlib
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from stoker.atomic import replace_file
 from stoker.errors import UsageError
-from stoker.submission.reading import Values, origin_of, overlay
-from stoker.terminal.output import say
+from stoker.submission.reading import EnvironmentValues, JobValues, origin_of, overlay
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from stoker.compat.eras.supply import Program
     from stoker.host.home import Home
-    from stoker.submission.shipment import Code
+    from stoker.submission.shipment import Code, Notify
 
-_KEPT = {"python", "requirements", "variables", "notes"}
-_FORMAT = 10  # of what is kept; raised when the rules change
+_FORMAT = 10  # of the stored answer; raised when the rules change
 
 
-def with_old_times(values: Values, code: "Code", *, home: "Home") -> Values:
-    """The job with the requirements and the Python that its code needs and does not name."""
-    own = [*code.project.requirements, *values.get("environment", {}).get("requirements", ())]
+class _Answer(TypedDict):
+    """What legacy support adds to a job."""
+
+    python: str | None
+    requirements: list[str]
+    variables: dict[str, str]
+    notes: list[str]
+
+
+def is_legacy(values: JobValues) -> bool:
+    """Whether a job was written for another platform (its commands, files or images), or names an as-of date."""
+    environment: Mapping[str, Any] = values.get("environment", {})
+    return bool(origin_of(values) or environment.get("as_of"))
+
+
+def add_legacy_environment(values: JobValues, code: "Code", *, home: "Home", notify: "Notify") -> JobValues:
+    """The job with the requirements and the Python that its code needs and does not name. UsageError if none does."""
+    environment: EnvironmentValues = values.get("environment", {})
+    own = [*code.project.requirements, *environment.get("requirements", ())]
     files = _sources(code)
-    memory = home.projects / f"{_key(values, own, files, home)}.supply.json"
-    found = _remembered(memory)
-    if found is None:
+    memory = home.projects / f"{_key(values, own, files, code)}.supply.json"
+    answer = _remembered(memory)
+    if answer is None:
         from stoker.compat.eras.supply import Program
 
-        program = Program(files, tuple(own), values, aside=code.project.aside)
-        found = _find_out(program, memory, home=home)
-    for note in found["notes"]:
-        say(note)
-    if found["python"]:
-        values = overlay(values, {"environment": {"python": found["python"]}})
-    if given := dict(found["variables"]):
-        if "PYTHONPATH" in given:
-            own_path = values.get("environment", {}).get("variables", {}).get("PYTHONPATH", "")
-            given["PYTHONPATH"] = ":".join(filter(None, [own_path, given["PYTHONPATH"]]))
-        values = overlay(values, {"environment": {"variables": given}})
-    if not found["requirements"]:
-        return values
-    own = list(values.get("environment", {}).get("requirements", ()))
-    return overlay(values, {"environment": {"requirements": [*own, *found["requirements"]]}})
+        answer = _ask(Program(files, tuple(own), values, aside=code.project.aside), memory, home=home)
+    for note in answer["notes"]:
+        notify(note)
+    added = _added(environment, answer)
+    return overlay(values, {"environment": added}) if added else values
 
 
-def _find_out(program: "Program", memory: "Path", *, home: "Home") -> Values:
+def _added(environment: EnvironmentValues, answer: _Answer) -> EnvironmentValues:
+    added: EnvironmentValues = {}
+    if answer["python"]:
+        added["python"] = answer["python"]
+    if variables := dict(answer["variables"]):
+        if "PYTHONPATH" in variables:
+            own_path = environment.get("variables", {}).get("PYTHONPATH", "")
+            variables["PYTHONPATH"] = ":".join(filter(None, [own_path, variables["PYTHONPATH"]]))
+        added["variables"] = variables
+    if answer["requirements"]:
+        added["requirements"] = [*environment.get("requirements", ()), *answer["requirements"]]
+    return added
+
+
+def _ask(program: "Program", memory: "Path", *, home: "Home") -> _Answer:
     from stoker.compat.eras.supply import supply_for
 
     supply = supply_for(program, home=home, here=not _is_elsewhere())
     if supply.refusal:
         raise UsageError(supply.refusal)
-    found: Values = {
+    answer: _Answer = {
         "python": supply.python,
         "requirements": list(supply.requirements),
         "variables": dict(supply.variables),
@@ -65,29 +86,28 @@ def _find_out(program: "Program", memory: "Path", *, home: "Home") -> Values:
     }
     if supply.is_settled:
         memory.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(memory, json.dumps(found), mode=0o600)
-    return found
+        replace_file(memory, json.dumps(answer), mode=0o600)
+    return answer
 
 
-def _remembered(memory: "Path") -> Values | None:
+def _remembered(memory: "Path") -> _Answer | None:
     try:
         kept: Any = json.loads(memory.read_bytes())
     except (OSError, ValueError):
         return None
-    return kept if isinstance(kept, dict) and kept.keys() == _KEPT else None
+    is_answer = isinstance(kept, dict) and kept.keys() == _Answer.__annotations__.keys()
+    answer: _Answer | None = kept if is_answer else None
+    return answer
 
 
-def _key(values: Values, own: list[str], files: dict[str, bytes], home: "Home") -> str:
-    """Of all that the answer depends on, whatever the directory is called."""
+def _key(values: JobValues, own: list[str], files: dict[str, bytes], code: "Code") -> str:
+    """A hash of everything the answer depends on, whatever the directory is called."""
     from stoker.packaging.environment.fingerprint import fingerprint
-    from stoker.packaging.environment.runtimes import choose
 
     environment = values.get("environment", {})
-    asked = {name: environment.get(name) for name in ("runtime", "python", "prefer_runtime")}
-    runtime = choose(home, runtime=asked["runtime"], python=asked["python"]).runtime
-    said = [values.get(name) for name in ("module", "command", "resources")]
-    said.append(origin_of(values).get("image"))
-    who = [_FORMAT, _is_elsewhere(), said, own, asked, fingerprint(runtime)]
+    asked = [environment.get("runtime"), environment.get("python"), environment.get("prefer_runtime")]
+    job = [values.get("module"), values.get("command"), values.get("resources"), origin_of(values).get("image")]
+    who = [_FORMAT, _is_elsewhere(), job, own, asked, fingerprint(code.choice.runtime)]
     digest = hashlib.sha256(json.dumps(who).encode())
     for path, source in files.items():
         digest.update(f"\n{path} {len(source)}\n".encode())

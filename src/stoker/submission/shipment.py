@@ -1,25 +1,28 @@
-"""What a job takes along from the user's disk: the package, archives, and what they declare.
+"""What a job takes along from the user's disk: scan the package, check the module, pack, check the environment.
 
-Everything is looked at before anything is stored: a wrong path, module, setup.py or runtime is found here.
+Everything is checked before anything is stored: a wrong path, module, setup.py or runtime is found here. Nothing is
+printed; what the user should know goes to `notify`, a line at a time.
 """
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from stoker.errors import StokerError, UsageError
-from stoker.submission.reading import Values, overlay
-from stoker.terminal.output import say
+from stoker.submission.reading import EnvironmentValues, JobValues, overlay
 
 if TYPE_CHECKING:
     from stoker.host.home import Home
+    from stoker.packaging.environment.runtimes import Choice
     from stoker.packaging.package.archive import Package
     from stoker.packaging.package.project import Project
     from stoker.packaging.package.tree import Source, Tree
+
+Notify = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +37,29 @@ class ArchiveFile:
 class Shipment:
     """The job's fields, with all that the code declares filled in, and the files to upload."""
 
-    values: Values
-    package: "Package | None"
-    archives: tuple[ArchiveFile, ...]
+    values: JobValues
+    package: "Package | None" = None
+    archives: tuple[ArchiveFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A directory of code as it was found, not yet packed."""
+    """A directory of code as it was scanned, not yet packed."""
 
     tree: "Tree"
     project: "Project"
+    choice: "Choice"  # the runtime that the job asks for
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is unusual about it, a line each."""
+        return tuple(note for note in (self.choice.note, *self.tree.notes, *self.project.notes) if note)
 
 
-def look_at(source: "Source", values: Values, *, home: "Home", include: Sequence[Path] = ()) -> Code:
-    """Walk the directory and read what it declares, with the runtime that the job asks for. Says what is odd.
+def scan_package(source: "Source", values: JobValues, *, home: "Home", include: Sequence[Path] = ()) -> Code:
+    """Walk the directory and read what it declares, with the runtime that the job asks for.
 
-    Files and folders to `include` come to lie at the package's top, under their own names.
+    Files and folders to `include` are added at the package's top, under their own names.
     """
     from stoker.packaging.environment.runtimes import choose
     from stoker.packaging.package.project import read_project
@@ -60,11 +69,7 @@ def look_at(source: "Source", values: Values, *, home: "Home", include: Sequence
     environment = values.get("environment", {})
     choice = choose(home, runtime=environment.get("runtime"), python=environment.get("python"))
     project = read_project(tree, home=home, runtime=choice.runtime)
-    tree = _with_included(tree, include)
-    for note in (choice.note, *tree.notes, *project.notes):
-        if note:
-            say(note)
-    return Code(tree, project)
+    return Code(_with_included(tree, include), project, choice)
 
 
 def _with_included(tree: "Tree", include: Sequence[Path]) -> "Tree":
@@ -76,21 +81,23 @@ def _with_included(tree: "Tree", include: Sequence[Path]) -> "Tree":
         name = path.resolve().name
         if path.is_dir():
             below = walk(Source(path))
-            found = [replace(entry, path=f"{name}/{entry.path}") for entry in below.entries]
+            added = [replace(entry, path=f"{name}/{entry.path}") for entry in below.entries]
             notes += below.notes
         elif path.is_file():
-            runs = os.access(path, os.X_OK)
-            found = [Entry(path=name, file=path.resolve(), size_bytes=path.stat().st_size, executable=runs)]
+            executable = os.access(path, os.X_OK)
+            added = [Entry(path=name, file=path.resolve(), size_bytes=path.stat().st_size, executable=executable)]
         else:
             raise UsageError(f"No such file or directory: {path} (--include).")
-        taken = sorted(entry.path for entry in found if entry.path in entries)
+        taken = sorted(entry.path for entry in added if entry.path in entries)
         if taken:
             raise UsageError(f"--include {path}: {tree.source.root} has a {taken[0]} already. Rename one of them.")
-        entries.update({entry.path: entry for entry in found})
+        entries.update({entry.path: entry for entry in added})
     return replace(tree, entries=tuple(sorted(entries.values(), key=lambda e: e.path)), notes=tuple(notes))
 
 
-def pack_up(values: Values, code: Code | None, packages: Sequence[str], *, folder: Path) -> Shipment:
+def build_shipment(
+    values: JobValues, code: Code | None, packages: Sequence[str], *, folder: Path, notify: Notify
+) -> Shipment:
     """Check the module, pack the directory into `folder`, and put what is declared into the job's fields."""
     archives = _archives([*packages, *(code.project.archives if code else ())], folder=folder)
     check_module(values.get("module"), code, archives)
@@ -100,7 +107,7 @@ def pack_up(values: Values, code: Code | None, packages: Sequence[str], *, folde
 
         package = pack(code.tree, out=folder)
         if package.warning:
-            say(package.warning)
+            notify(package.warning)
     return Shipment(declared(values, code, archives, package), package, archives)
 
 
@@ -115,32 +122,36 @@ def check_module(module: str | None, code: Code | None, archives: Sequence[Archi
         find_module(code.tree.paths, import_roots=roots, module=module, where=where)
     else:
         names = ", ".join(archive.file.name for archive in archives)
-        raise UsageError(f"No module {module!r} in {names}. Give the directory that has it by --package-path.")
+        raise UsageError(f"No module {module!r} in {names}. Give the directory that has it with --package-path.")
 
 
-def check_environment(shipment: Shipment, *, home: "Home") -> None:
-    """UsageError, with the resolver's reason, if what the job requires cannot be had. Remembered by content.
+def check_environment(shipment: Shipment, *, home: "Home", choice: "Choice | None" = None) -> None:
+    """UsageError, with the resolver's reason, if what the job requires is not available. Cached by content.
 
-    Only for this machine's own server: what a remote one can have is for it to say.
+    Only for this machine's own server: a remote one knows best what it can install. `choice` is the job's runtime,
+    where it is known already.
     """
     environment = shipment.values.get("environment", {})
     if os.environ.get("STOKER_SERVER") or not (environment.get("requirements") or shipment.archives):
         return
     from stoker.packaging.environment.cache import resolve
 
-    resolve(environment, home=home, archives=[archive.file for archive in shipment.archives])
+    files = [archive.file for archive in shipment.archives]
+    resolve(environment, home=home, archives=files, choice=choice)
 
 
-def declared(values: Values, code: Code | None, archives: Sequence[ArchiveFile], package: "Package | None") -> Values:
-    """The job's fields with what the code says of itself."""
-    environment: Values = {}
+def declared(
+    values: JobValues, code: Code | None, archives: Sequence[ArchiveFile], package: "Package | None"
+) -> JobValues:
+    """The job's fields with what the code declares."""
+    environment: EnvironmentValues = {}
     own = list(values.get("environment", {}).get("requirements", ()))
     lines = [*(code.project.requirements if code else ()), *own]
     if lines:
         environment["requirements"] = list(dict.fromkeys(lines))
     if archives:
         environment["archives"] = [{"hash": each.hash, "filename": each.file.name} for each in archives]
-    filled: Values = {"environment": environment} if environment else {}
+    filled: JobValues = {"environment": environment} if environment else {}
     if code is not None:
         filled["import_roots"] = list(code.project.import_roots)
     if package is not None:
@@ -152,17 +163,17 @@ def _archives(named: Sequence[str], *, folder: Path) -> tuple[ArchiveFile, ...]:
     from stoker.packaging.package.archive import hash_of
     from stoker.packaging.package.requirements import ARCHIVE_SUFFIXES
 
-    found: dict[str, ArchiveFile] = {}
+    archives: dict[str, ArchiveFile] = {}
     for name in dict.fromkeys(named):
         file = _download(name, folder) if "://" in name else Path(name)
         if not file.is_file():
             raise UsageError(f"No such file: {name}. --packages takes wheels, sdists and zips, as paths or URLs.")
         if not file.name.endswith(ARCHIVE_SUFFIXES):
-            raise UsageError(f"{name} is no archive: expected one of {', '.join(ARCHIVE_SUFFIXES)}.")
-        if file.name in found:
+            raise UsageError(f"{name} is not an archive: expected one of {', '.join(ARCHIVE_SUFFIXES)}.")
+        if file.name in archives:
             raise UsageError(f"Cannot upload multiple packages with the same filename: {file.name}.")
-        found[file.name] = ArchiveFile(hash_of(file), file)
-    return tuple(found.values())
+        archives[file.name] = ArchiveFile(hash_of(file), file)
+    return tuple(archives.values())
 
 
 def _download(url: str, folder: Path) -> Path:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _BUSY_POLL_S, _IDLE_POLL_S = 0.01, 0.1
 _POLL_GROWTH = 1.05  # so that a line is seen within a twentieth of the time it was quiet before
+_GIVE_UP_S = 2.0  # for a preparation whose tools were ended to end too
 _QUICK_S = 0.1  # a preparation that takes longer is announced to the server before it is done
 _SETTLE_S = 1.0  # one failure causes others: look who fails within this time, to find out who was first
 _PS_GRACE_S = 5.0  # parameter servers have nothing to save
@@ -172,12 +173,12 @@ class Supervision:
             while preparation.is_alive() and self._may_go_on():
                 preparation.join(_BUSY_POLL_S)
         except RemovedError:
-            _end_tools()
+            _give_up(preparation)
             raise
         self.phase = preparation.phase
         if self.stop.reason is not None:
             self._stop_for(self.stop.reason)
-            _end_tools()
+            _give_up(preparation)
             return None
         return preparation.result()
 
@@ -369,6 +370,11 @@ class Supervision:
         self.say(text)
 
 
-def _end_tools() -> None:
-    """Of a preparation that is given up; what it still does itself it does in temporary names."""
-    processes.end_all(lambda: processes.descendants(os.getpid()), grace_s=1.0)
+def _give_up(preparation: Preparation) -> None:
+    """End its tools, and wait for it to remove their temporary files: what fails without one may begin with another."""
+    give_up = time.monotonic() + _GIVE_UP_S
+    while True:
+        processes.end_all(lambda: processes.descendants(os.getpid()), grace_s=1.0)
+        preparation.join(_QUICK_S)
+        if not preparation.is_alive() or preparation.phase != "environment" or time.monotonic() > give_up:
+            return

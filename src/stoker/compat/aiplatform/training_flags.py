@@ -11,7 +11,7 @@ from typing import Any
 from stoker.compat.aiplatform.gcloud import add_global_flags, unused_global_flags
 from stoker.compat.dialects import training_input
 from stoker.errors import UsageError
-from stoker.submission.reading import Reading, Values, overlay
+from stoker.submission.reading import Document, Reading, overlay
 from stoker.terminal import flags
 from stoker.terminal.parser import Arguments, Parser
 
@@ -90,19 +90,43 @@ def _add_size(parser: Parser) -> None:
     size.add_argument("--max-running-time", type=flags.seconds, metavar="TIME", help="end it after this: 90s, 10m, 2h")
 
 
-def read(arguments: Arguments) -> Reading:
-    """What flags and file say together, flags first."""
-    spoken = _resource(arguments)
-    if arguments.config is None:
+def load_config(arguments: Arguments) -> Document | None:
+    """The --config file; None if none is given."""
+    if not arguments.config:
+        return None
+    from stoker.submission.job_file import load
+
+    return load(Path(arguments.config))
+
+
+def read(arguments: Arguments, config: Document | None) -> Reading:
+    """What flags and the --config file say together; flags win."""
+    flagged = _resource(arguments)
+    if config is None:
         _check(arguments)
-        found = training_input.translate(spoken, source="The command line")
+        reading = training_input.translate(flagged, source="The command line")
     else:
-        found = _over_file(Path(arguments.config), spoken)
+        reading = _over_file(config, flagged, source=str(arguments.config))
     return Reading(
-        values=overlay(found.values, _own_fields(arguments)),
-        packages=found.packages,
-        ignored=(*unused_flags(arguments), *(name for name in found.ignored if not _is_from_flag(name, spoken))),
+        values=overlay(reading.values, _own_fields(arguments)),
+        packages=reading.packages,
+        ignored=(*unused_flags(arguments), *(name for name in reading.ignored if not _is_from_flag(name, flagged))),
     )
+
+
+def image_of(arguments: Arguments, config: Document | None, reading: Reading) -> str | None:
+    """The image of a job that names nothing else to run."""
+    if reading.values.get("module") or reading.packages or arguments.package_path:
+        return None
+    image = arguments.master_image_uri or master_config(config).get("imageUri")
+    return str(image) if image else None
+
+
+def master_config(config: Document | None) -> Document:
+    """`masterConfig` of the job file; empty without one."""
+    training = (config or {}).get("trainingInput")
+    master = training.get("masterConfig") if isinstance(training, dict) else None
+    return master if isinstance(master, dict) else {}
 
 
 def unused_flags(arguments: Arguments) -> list[str]:
@@ -111,32 +135,31 @@ def unused_flags(arguments: Arguments) -> list[str]:
     return [flag for flag in names if getattr(arguments, _dest(flag))] + unused_global_flags(arguments)
 
 
-def is_own_file(path: Path) -> bool:
-    """Whether a --config file is a stoker.yaml, which lies beside the code it is about."""
-    from stoker.compat.dialects.document import is_aiplatform, load
+def is_native(config: Document) -> bool:
+    """Whether a --config file is not AI Platform's: such files lie next to the code they are about."""
+    from stoker.compat.dialects.document import is_aiplatform
 
-    return not is_aiplatform(load(path))
+    return not is_aiplatform(config)
 
 
-def _over_file(path: Path, spoken: Values) -> Reading:
-    # Imported here: YAML and the models that judge such a file are not for those who give none.
+def _over_file(config: Document, flagged: Document, *, source: str) -> Reading:
+    # Imported here: the models that judge such a file are not for those who give none.
     from stoker.compat.dialects import aiplatform
-    from stoker.compat.dialects.document import is_aiplatform, load
+    from stoker.compat.dialects.document import is_aiplatform
     from stoker.compat.dialects.document import read as read_document
 
-    document = load(path)
-    if is_aiplatform(document):
-        return aiplatform.read(overlay(document, spoken), source=str(path))
-    file = read_document(document, source=str(path))
-    over = training_input.translate(spoken, source="The command line")
-    said = {name: value for name, value in over.values.items() if name != "origin"}  # which is for the file to say
-    values = overlay(file.values, said)
+    if is_aiplatform(config):
+        return aiplatform.read(overlay(config, flagged), source=source)
+    file = read_document(config, source=source)
+    over = training_input.translate(flagged, source="The command line")
+    over.values.pop("origin", None)  # which is for the file to say
+    values = overlay(file.values, over.values)
     if "resources" in over.values:
         values["resources"] = over.values["resources"]  # a size is one thing: tier and slots do not mix
     return Reading(values=values, packages=over.packages, ignored=(*file.ignored, *over.ignored), notes=file.notes)
 
 
-def _resource(arguments: Arguments) -> Values:
+def _resource(arguments: Arguments) -> Document:
     """The Job resource that the flags spell, without what was not said."""
     training = _given(
         scaleTier=arguments.scale_tier,
@@ -160,7 +183,7 @@ def _resource(arguments: Arguments) -> Values:
     return _given(jobId=arguments.name, labels=flags.merged(arguments.labels), trainingInput=training)
 
 
-def _own_fields(arguments: Arguments) -> Values:
+def _own_fields(arguments: Arguments) -> Document:
     """What AI Platform had no flag for."""
     return _given(
         priority=arguments.priority,
@@ -186,9 +209,9 @@ def _check(arguments: Arguments) -> None:
         raise UsageError(f"{', '.join(asked)}: only with --scale-tier custom (got {arguments.scale_tier or 'none'}).")
 
 
-def _is_from_flag(name: str, spoken: Values) -> bool:
+def _is_from_flag(name: str, flagged: Document) -> bool:
     """Whether a field to be named as ignored came from a flag, which is named already."""
-    value: Any = spoken.get("trainingInput", {})
+    value: Any = flagged.get("trainingInput", {})
     for part in name.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     return value is not None
@@ -198,6 +221,6 @@ def _dest(flag: str) -> str:
     return flag.removeprefix("--").replace("-", "_")
 
 
-def _given(**fields: Any) -> Values:
+def _given(**fields: Any) -> Document:
     """Those that have a value; an empty section has none."""
     return {name: value for name, value in fields.items() if value is not None and value != {}}

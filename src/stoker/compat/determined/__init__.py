@@ -3,6 +3,7 @@
 import importlib
 from typing import Any
 
+from stoker.compat.determined import reexports
 from stoker.compat.determined.cluster import ClusterInfo, TrialInfo, get_cluster_info
 from stoker.compat.determined.importing import import_from_path
 from stoker.compat.determined.oldest import (
@@ -52,6 +53,7 @@ _MODULES = (
     "transformers",
     "util",
 )
+reexports.install()
 _UNITS = ("Batch", "Batches", "Epoch", "Epochs")  # of the Trainer API's proposal: det.Epochs(1)
 
 

@@ -2,28 +2,26 @@
 
 import enum
 import getpass
-import json
+import logging
 import os
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from stoker.client.client import Client, connect
 from stoker.compat.determined.sdk_checkpoint import Checkpoint, TrainingMetadata, find_checkpoint, not_kept, order_of
 from stoker.compat.determined.sdk_models import Model
-from stoker.errors import NotFoundError, StokerError
+from stoker.errors import NotFoundError, StokerError, UsageError
+from stoker.host.home import Home
 from stoker.schema.record import CheckpointRecord, Job, MetricPoint
 from stoker.schema.record import Trial as TrialRecord
 from stoker.schema.registry import NewModel
 from stoker.schema.search import Goal
 from stoker.schema.state import JobState
+
+logger = logging.getLogger(__name__)
 
 _PAGE = 1000
 
@@ -280,7 +278,9 @@ class Experiment:
     def download_code(self, output_dir: str | None = None) -> str:
         """Unpacked into a folder, which is returned; named by the experiment if none is."""
         folder = output_dir or f"experiment_{self.id}_model_def"
-        _stoker(["experiment", "download-model-def", self.id, "--output-dir", folder])
+        from stoker.compat.experiments import download_code  # noqa: PLC0415  as in create_experiment
+
+        download_code(self._client, self._client.job(self.id), Path(folder))
         return folder
 
     def pause(self) -> None:
@@ -325,20 +325,24 @@ class Determined:
         project_id: int | None = None,
         template: str | None = None,
     ) -> Experiment:
-        """The same as `stoker experiment create CONFIG MODEL_DIR`; that command is run."""
-        with tempfile.TemporaryDirectory(prefix="stoker-sdk-") as scratch:
-            if isinstance(config, Mapping):
-                file = Path(scratch) / "experiment.yaml"
-                file.write_text(yaml.safe_dump(dict(config)))
-                code = Path(model_dir) if model_dir is not None else Path(scratch) / "code"
-                code.mkdir(exist_ok=True)
-            else:
-                file = Path(config)
-                code = Path(model_dir) if model_dir is not None else file.parent
-            words = ["experiment", "create", str(file), str(code), "--json"]
-            words += [word for path in includes or () for word in ("--include", os.fspath(path))]
-            words += ["--template", template] if template else []
-            return self.get_experiment(_stoker(words)["id"])
+        """The same as `stoker experiment create CONFIG MODEL_DIR`. What that would print goes to the log."""
+        # Jobs import the SDK to read; what submits needs libraries that their Pythons may lack.
+        from stoker.compat.experiments import create_experiment  # noqa: PLC0415
+        from stoker.compat.search_config import load_config  # noqa: PLC0415
+
+        job = create_experiment(
+            load_config(
+                dict(config) if isinstance(config, Mapping) else Path(config),
+                notify=logger.info,
+                template=Path(template) if template else None,
+            ),
+            _code_directory(config, model_dir),
+            source="experiment.yaml" if isinstance(config, Mapping) else os.fspath(config),
+            home=Home.find().make(),
+            notify=logger.info,
+            include=[Path(path) for path in includes or ()],
+        )
+        return self.get_experiment(job["id"])
 
     def get_experiment(self, experiment_id: "int | str") -> Experiment:
         """By its number or name."""
@@ -436,10 +440,11 @@ def _report(trial_id: int, point: MetricPoint) -> TrialMetrics:
     return TrialMetrics(trial_id, point.step, dict(point.values), point.group, point.time)
 
 
-def _stoker(words: list[str]) -> dict[str, Any]:
-    """Run a command of ours and read its JSON; its complaint is raised as it was written."""
-    done = subprocess.run([sys.executable, "-P", "-m", "stoker.cli.main", *words], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise StokerError(done.stderr.strip().removeprefix("error: ") or f"stoker {words[0]} failed.")
-    found: dict[str, Any] = json.loads(done.stdout) if "--json" in words else {}
-    return found
+def _code_directory(
+    config: "str | os.PathLike[str] | Mapping[str, Any]", model_dir: "str | os.PathLike[str] | None"
+) -> Path:
+    if model_dir is not None:
+        return Path(model_dir)
+    if isinstance(config, Mapping):
+        raise UsageError("Missing model_dir: the directory of the code that the config is about.")
+    return Path(config).parent

@@ -24,7 +24,7 @@ from stoker.schema.job import JobSpec
 from stoker.schema.model import config_error
 from stoker.schema.search import SearchSpec
 from stoker.schema.space import Const, Errors, leaves
-from stoker.submission.reading import Reading, Values
+from stoker.submission.reading import Document, JobValues, Reading
 
 DEFAULT_PRIORITY = 42  # Determined's, when a file has none
 
@@ -104,8 +104,7 @@ def read(document: Mapping[str, Any], *, source: str) -> Reading:
     experiment = Experiment.parse(later, source=source)
     search = _search(experiment, source=source)
     name = _job_name(experiment.name)
-    values: Values = {
-        **({"name": name} if name else {}),
+    values: JobValues = {
         "kind": "command",
         "command": list(_command(experiment)),
         "data": dict(experiment.data),
@@ -117,6 +116,8 @@ def read(document: Mapping[str, Any], *, source: str) -> Reading:
         "seed": experiment.reproducibility.experiment_seed or 0,
         "labels": _labels(experiment.labels),
     }
+    if name:
+        values["name"] = name
     if search is not None:
         values["search"] = search.model_dump(mode="json")
     else:
@@ -128,7 +129,7 @@ def read(document: Mapping[str, Any], *, source: str) -> Reading:
     return Reading(values=values, ignored=tuple(_ignored(experiment)), notes=(*changes, *_notes(experiment, name)))
 
 
-def _resources(experiment: Experiment) -> Values:
+def _resources(experiment: Experiment) -> Document:
     """A process for each slot where a launcher of ranks was named; else one process, which has all the slots.
 
     `entrypoint_script` is the Trainer API proposal's word, and there the ranks are the platform's.
@@ -136,7 +137,7 @@ def _resources(experiment: Experiment) -> Values:
     asked = _slots(experiment)
     slots = max(asked, 1)
     # There a slot is a GPU; none is a CPU alone.
-    more: Values = {"slot_is_gpu": True} if asked else {}
+    more: Document = {"slot_is_gpu": True} if asked else {}
     if experiment.resources.is_single_node:
         more["single_node"] = True
     if slots == 1 or _legacy_trial(experiment) is not None or experiment.entrypoint is None:
@@ -156,7 +157,7 @@ def _search(experiment: Experiment, *, source: str) -> SearchSpec | None:
     searcher = experiment.searcher
     if searcher is None:
         return None
-    values: Values = {
+    values: Document = {
         "space": experiment.hyperparameters,
         "metric": searcher.metric,
         "goal": "minimize" if searcher.smaller_is_better else "maximize",
@@ -182,7 +183,7 @@ def _search(experiment: Experiment, *, source: str) -> SearchSpec | None:
     return spec
 
 
-def _method(experiment: Experiment, *, source: str) -> Values:
+def _method(experiment: Experiment, *, source: str) -> Document:
     match experiment.searcher:
         case AdaptiveAshaSearcher() as searcher:
             kept = {name: getattr(searcher, name) for name in ("mode", "divisor", "max_rungs", "bracket_rungs")}
@@ -200,11 +201,11 @@ def _method(experiment: Experiment, *, source: str) -> Values:
             return {"sampler": "single"}
 
 
-def _limits(searcher: RandomSearcher) -> Values:
+def _limits(searcher: RandomSearcher) -> Document:
     return {"max_trials": searcher.max_trials, "max_concurrent_trials": searcher.max_concurrent_trials}
 
 
-def _time(searcher: AdaptiveAshaSearcher | AsyncHalvingSearcher, experiment: Experiment, *, source: str) -> Values:
+def _time(searcher: AdaptiveAshaSearcher | AsyncHalvingSearcher, experiment: Experiment, *, source: str) -> Document:
     """When a trial is over, and in what that is counted. The older dialect says both with max_length."""
     if searcher.max_time is not None:
         return {"max_time": searcher.max_time, "time_metric": searcher.time_metric}
@@ -225,7 +226,7 @@ def _in_batches(length: Length, experiment: Experiment, *, source: str) -> Lengt
     return Length(batches=max(length.count // size.value, 1))
 
 
-def _origin(experiment: Experiment, document: Mapping[str, Any]) -> Values:
+def _origin(experiment: Experiment, document: Mapping[str, Any]) -> Document:
     return {
         "platform": "determined",
         "document": _without_secrets({name: value for name, value in document.items() if name != "data"}),
@@ -241,7 +242,7 @@ def _without_secrets(value: Any) -> Any:
     return {name: _without_secrets(under) for name, under in value.items() if name not in _SECRET}
 
 
-def _trainer(experiment: Experiment) -> Values:
+def _trainer(experiment: Experiment) -> Document:
     """Arguments of Trainer.fit and of init, by their names there; only those the file gives."""
     searcher = experiment.searcher
     optimizations = experiment.optimizations
@@ -318,7 +319,7 @@ def _job_name(name: str | None) -> str | None:
     return (word if word[:1].isalpha() else f"experiment_{word}")[:128] if word else None
 
 
-def _constants(experiment: Experiment, *, source: str) -> Values:
+def _constants(experiment: Experiment, *, source: str) -> Document:
     """The hyperparameters of a job that searches nothing."""
     errors = Errors()
     for path, parameter in leaves(experiment.hyperparameters).items():
@@ -331,7 +332,7 @@ def _constants(experiment: Experiment, *, source: str) -> Values:
     return _plain(experiment.hyperparameters)
 
 
-def _plain(space: Mapping[str, Any]) -> Values:
+def _plain(space: Mapping[str, Any]) -> Document:
     return {name: _plain(node) if isinstance(node, dict) else node.value for name, node in space.items()}
 
 

@@ -7,7 +7,7 @@ of trials. A field that is there and empty was as good as absent, then and later
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from stoker.submission.reading import Values
+from stoker.submission.reading import Document
 
 _STEP = 100  # batches, where a file has no batches_per_step
 _IN_STEPS = frozenset({"max_steps", "target_trial_steps", "step_budget"})
@@ -19,7 +19,7 @@ _SUCCESSOR = {
 }
 
 
-def in_later_words(document: Mapping[str, Any]) -> tuple[Values, list[str]]:
+def in_later_words(document: Mapping[str, Any]) -> tuple[Document, list[str]]:
     """The same experiment, and a line for each thing that is not quite the same."""
     values = _without_empty(document)
     searcher = values.get("searcher")
@@ -35,7 +35,7 @@ def in_later_words(document: Mapping[str, Any]) -> tuple[Values, list[str]]:
     return values, notes
 
 
-def _without_empty(section: Mapping[str, Any]) -> Values:
+def _without_empty(section: Mapping[str, Any]) -> Document:
     return {
         str(name): _without_empty(value) if isinstance(value, Mapping) and name not in _FREE else value
         for name, value in section.items()
@@ -43,7 +43,7 @@ def _without_empty(section: Mapping[str, Any]) -> Values:
     }
 
 
-def _count_batches(values: Values, searcher: Values, step: int) -> None:
+def _count_batches(values: Document, searcher: Document, step: int) -> None:
     for then, later in (("max_steps", "max_length"), ("target_trial_steps", "max_length"), ("step_budget", "budget")):
         if isinstance(searcher.get(then), int):
             searcher.setdefault(later, {"batches": searcher.pop(then) * step})
@@ -52,7 +52,7 @@ def _count_batches(values: Values, searcher: Values, step: int) -> None:
             values[name] = {"batches": values[name] * step}
 
 
-def _succeed(searcher: Values) -> Iterator[str]:
+def _succeed(searcher: Document) -> Iterator[str]:
     """Turn a searcher that is gone into the one that took its place; its budget into the trials that cost as much."""
     name = searcher.get("name")
     if name not in _SUCCESSOR:

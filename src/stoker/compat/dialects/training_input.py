@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stoker.errors import ConfigError
-from stoker.submission.reading import Reading, Values
+from stoker.submission.reading import Document, JobValues, Reading
 
 # The runtime version from which TF_CONFIG says `chief` rather than `master`.
 _CHIEF_SINCE = (2, 1)
@@ -63,9 +63,9 @@ def _contradictions(training: Mapping[str, Any]) -> Iterator[str]:
         yield f"{at}args: is not for jobs with masterConfig.containerArgs; only one of them can be set"
 
 
-def _values(document: Mapping[str, Any], training: Mapping[str, Any]) -> Values:
+def _values(document: Mapping[str, Any], training: Mapping[str, Any]) -> JobValues:
     scheduling = training.get("scheduling") or {}
-    return _given(
+    job: Any = _given(
         origin={"platform": "aiplatform"},
         name=document.get("jobId"),
         labels=document.get("labels"),
@@ -83,15 +83,17 @@ def _values(document: Mapping[str, Any], training: Mapping[str, Any]) -> Values:
         )
         or None,
     )
+    values: JobValues = job
+    return values
 
 
-def _resources(training: Mapping[str, Any]) -> Values:
+def _resources(training: Mapping[str, Any]) -> Document:
     tier = tier_name(training["scaleTier"]) if training.get("scaleTier") else None
     if tier != "CUSTOM":
         gpus = _gpus(training, "masterConfig")
         # A master accelerator beside a plain tier: one machine, with that GPU.
         return {"roles": {"chief": gpus}} if gpus else _given(tier=tier)
-    roles: Values = {}
+    roles: Document = {}
     for role, machine, count, config in _ROLES:
         number = 1 if count is None else training.get(count) or 0
         if number:
@@ -99,7 +101,7 @@ def _resources(training: Mapping[str, Any]) -> Values:
     return {"roles": roles}
 
 
-def _gpus(training: Mapping[str, Any], config: str) -> Values:
+def _gpus(training: Mapping[str, Any], config: str) -> Document:
     accelerator = (training.get(config) or {}).get("acceleratorConfig")
     if not accelerator or not accelerator["count"]:
         return {}
@@ -128,5 +130,5 @@ def _seconds(text: str | None) -> float | None:
     return None if text is None else float(text.removesuffix("s"))
 
 
-def _given(**fields: Any) -> Values:
+def _given(**fields: Any) -> Document:
     return {name: value for name, value in fields.items() if value is not None}

@@ -10,7 +10,7 @@ from stoker.compat.migrate.containers import read_dockerfile
 from stoker.compat.migrate.directory import PAGES, Call, Directory
 from stoker.compat.migrate.findings import Finding, Verdict
 from stoker.errors import ConfigError, StokerError
-from stoker.submission.reading import Values, overlay
+from stoker.submission.reading import JobValues, overlay
 
 _UNRESOLVED = re.compile(r"\$[\w({]")
 _TASKS = ("task", "main", "train", "trainer")
@@ -39,9 +39,9 @@ def evidence(directory: Directory) -> Iterator[str]:
             yield f"{path} is a trainer's task"
 
 
-def job_of(directory: Directory) -> tuple[Values, list[Finding]]:
+def job_of(directory: Directory) -> tuple[JobValues, list[Finding]]:
     """The job that its first script submits, with its config files' search."""
-    values: Values = {}
+    values: JobValues = {}
     findings: list[Finding] = []
     call = _first_call(directory)
     if call is not None:
@@ -100,7 +100,7 @@ def _is_project(folder: str, directory: Directory) -> bool:
     return f"{folder}/setup.py" in directory.paths
 
 
-def _of_call(call: Call) -> tuple[Values, list[Finding]]:
+def _of_call(call: Call) -> tuple[JobValues, list[Finding]]:
     tier = call.flag("scale-tier")
     training: dict[str, Any] = {
         "pythonModule": call.flag("module-name"),
@@ -135,7 +135,7 @@ def _with_flags(document: dict[str, Any]) -> dict[str, Any]:
     return {**document, "trainingInput": training}
 
 
-def _of_file(path: str, document: dict[str, Any], findings: list[Finding]) -> Values:
+def _of_file(path: str, document: dict[str, Any], findings: list[Finding]) -> JobValues:
     try:
         reading = aiplatform.read(document, source=path)
     except ConfigError as error:
@@ -148,10 +148,12 @@ def _of_file(path: str, document: dict[str, Any], findings: list[Finding]) -> Va
     if reading.ignored:
         detail = f"of no meaning off Google's cloud: {', '.join(reading.ignored)}"
         findings.append(Finding(Verdict.NOTE, "config", detail, path))
-    return {name: value for name, value in reading.values.items() if name != "name"}
+    values = reading.values.copy()
+    values.pop("name", None)
+    return values
 
 
-def _guessed(directory: Directory, findings: list[Finding]) -> Values:
+def _guessed(directory: Directory, findings: list[Finding]) -> JobValues:
     """Without a script that says: the container's entrypoint, or the only module that looks like a task."""
     dockerfiles = [path for path in directory.paths if _DOCKERFILE.fullmatch(path)]
     dockerfiles.sort(key=lambda path: (path.count("/"), not path.endswith("Dockerfile"), path))

@@ -15,7 +15,7 @@ from stoker.origin import Platform
 from stoker.packaging.environment.check import Report, check
 from stoker.packaging.package.project import read_project
 from stoker.packaging.package.tree import source_of_directory, walk
-from stoker.submission.reading import Values
+from stoker.submission.reading import JobValues
 
 
 def assess(path: Path, *, home: Home, platform: Platform | None = None, look_up: bool = True) -> Assessment:
@@ -53,7 +53,7 @@ def assess(path: Path, *, home: Home, platform: Platform | None = None, look_up:
     return Assessment(str(path), chosen, tuple(found[chosen]), tuple(findings), values, tuple(commands), folder)
 
 
-def _folder(directory: Directory, values: Values, findings: list[Finding], home: Home) -> str:
+def _folder(directory: Directory, values: JobValues, findings: list[Finding], home: Home) -> str:
     """Where the project lies whose module is run: "" is the top. A module that is nowhere is a finding."""
     module = values.get("module")
     if not module:
@@ -67,7 +67,7 @@ def _folder(directory: Directory, values: Values, findings: list[Finding], home:
     return found or ""
 
 
-def _nowhere(directory: Directory, values: Values) -> list[Finding]:
+def _nowhere(directory: Directory, values: JobValues) -> list[Finding]:
     """That nothing is named to run, or a script that is not here: the former only where no other finding says why."""
     if not _runnable(values):
         return [Finding(Verdict.CANNOT, "job", "nothing in it says what to run: name a module or a command")]
@@ -83,7 +83,7 @@ def _below(root: str, paths: Sequence[str]) -> list[str]:
     return [path.removeprefix(prefix) for path in paths if path.startswith(prefix)]
 
 
-def _of_code(directory: Directory, values: Values, home: Home, *, look_up: bool) -> tuple[Values, list[Finding]]:
+def _of_code(directory: Directory, values: JobValues, home: Home, *, look_up: bool) -> tuple[JobValues, list[Finding]]:
     findings = _code(directory)
     values, supply = with_supply(directory, values, findings, home, look_up=look_up)
     if look_up:
@@ -105,7 +105,7 @@ def _chosen(path: Path, found: dict[Platform, list[str]]) -> Platform:
     return named[0]
 
 
-def _runnable(values: Values) -> bool:
+def _runnable(values: JobValues) -> bool:
     return bool(values.get("module") or values.get("command"))
 
 
@@ -118,11 +118,11 @@ def _code(directory: Directory) -> list[Finding]:
     return findings
 
 
-def _requirements(directory: Directory, values: Values, home: Home, *, beside: Sequence[str]) -> list[Finding]:
+def _requirements(directory: Directory, values: JobValues, home: Home, *, beside: Sequence[str]) -> list[Finding]:
     environment = values.get("environment", {})
-    asked = {"runtime": environment.get("runtime"), "python": environment.get("python")}
+    runtime, python = environment.get("runtime"), environment.get("python")
     try:
-        report = check(directory.root, home=home, **asked, beside=list(dict.fromkeys(beside)))
+        report = check(directory.root, home=home, runtime=runtime, python=python, beside=list(dict.fromkeys(beside)))
     except StokerError as error:
         return [Finding(Verdict.NEEDS, "environment", str(error))]
     return _of_report(report)

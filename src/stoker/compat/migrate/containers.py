@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from stoker.packaging.package.requirements import as_of_today, without_comment
-from stoker.submission.reading import Values
+from stoker.submission.reading import Document, EnvironmentValues, JobValues
 
 PIP = re.compile(r"(?:pip3?|python3?\s+-m\s+pip)\s+install\s+([^&|;]+)")
 _VALUED = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-c", "--constraint", "-t", "--target")
@@ -79,7 +79,7 @@ def find_dockerfile(folder: Path) -> Path | None:
     return next((folder / name for name in _NAMES if (folder / name).is_file()), None)
 
 
-def job_of(container: Container, context: Path) -> Values:
+def job_of(container: Container, context: Path) -> JobValues:
     """Its command as a job's, in the words of the directory that the image was built of."""
     words = [_outside(word, container, context) for word in container.command]
     variables = dict(container.variables)
@@ -88,20 +88,20 @@ def job_of(container: Container, context: Path) -> Values:
     return as_job(words, container, variables)
 
 
-def as_job(words: list[str], container: Container, variables: dict[str, str]) -> Values:
+def as_job(words: list[str], container: Container, variables: dict[str, str]) -> JobValues:
     """A container's command as a job's, with what it needs."""
     if words and _PYTHON.fullmatch(words[0]):
         words = ["python", *words[1:]]
-    origin: Values = {"platform": "aiplatform", "container": True}
+    origin: Document = {"platform": "aiplatform", "container": True}
     if container.base:
         origin["image"] = container.base
-    found: Values = {"kind": "command", "command": words, "origin": origin}
-    environment: Values = {}
+    job: JobValues = {"kind": "command", "command": words, "origin": origin}
+    environment: EnvironmentValues = {}
     if lines := list(container.requirements):
         environment["requirements"] = lines
     if own := {name: value for name, value in variables.items() if name != "PATH" and "$" not in value}:
         environment["variables"] = own
-    return {**found, "environment": environment} if environment else found
+    return {**job, "environment": environment} if environment else job
 
 
 def pip_packages(text: str, *, beside: Path, context: Path | None = None) -> list[str]:

@@ -12,7 +12,7 @@ from stoker.compat.migrate.findings import Finding, Verdict
 from stoker.compat.migrate.hooks import NAME, read_hook
 from stoker.compat.mounts import outside
 from stoker.errors import ConfigError, StokerError
-from stoker.submission.reading import Values, overlay
+from stoker.submission.reading import JobValues, overlay
 
 # Of the fields that an experiment file has, those that nobody else's has: any model's settings have hyperparameters.
 _MARKS = frozenset(("entrypoint", "entrypoint_script", "searcher"))
@@ -41,9 +41,9 @@ def experiment_files(directory: Directory) -> list[str]:
     return sorted(found, key=lambda path: (not _is_single(directory.documents[path]), path))
 
 
-def job_of(directory: Directory) -> tuple[Values, list[Finding], list[str]]:
+def job_of(directory: Directory) -> tuple[JobValues, list[Finding], list[str]]:
     """The first file's job, what became of each, and the commands that submit them."""
-    values: Values = {}
+    values: JobValues = {}
     findings: list[Finding] = []
     commands: list[str] = []
     for path in experiment_files(directory):
@@ -84,7 +84,7 @@ def _command(path: str, document: dict[str, Any], folder: str) -> str:
     return f"stoker {verb} {path} {folder}"
 
 
-def _folder(directory: Directory, path: str, values: Values) -> str:
+def _folder(directory: Directory, path: str, values: JobValues) -> str:
     """Of the code: the nearest above the file that has what it runs; its own, where none has."""
     scripts = [word.removeprefix("./") for word in " ".join(values["command"]).split() if word.endswith(".sh")]
     files = [*entries_of(values), *scripts]

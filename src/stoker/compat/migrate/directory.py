@@ -11,9 +11,10 @@ from typing import Any
 
 import yaml
 
-from stoker.compat.dialects.document import is_determined, load
+from stoker.compat.dialects.document import is_determined
 from stoker.errors import StokerError
 from stoker.packaging.package.tree import source_of_directory, walk
+from stoker.submission.job_file import load
 
 _SCRIPTS = (".sh", ".bash", "Makefile", "makefile", ".mk", "tox.ini")
 _OF_WINDOWS = (".bat", ".cmd")

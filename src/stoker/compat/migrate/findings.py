@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from stoker.origin import Platform
-from stoker.submission.reading import Values
+from stoker.submission.reading import JobValues
 
 
 class Verdict(StrEnum):
@@ -34,7 +34,7 @@ class Assessment:
     platform: Platform
     evidence: tuple[str, ...]
     findings: tuple[Finding, ...]
-    values: Values = field(default_factory=dict)
+    values: JobValues = field(default_factory=JobValues)
     commands: tuple[str, ...] = ()  # what to type now
     folder: str = ""  # below the directory, of the project that the job is of
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 
 from stoker.compat.migrate.containers import Container, as_job
-from stoker.submission.reading import Values
+from stoker.submission.reading import JobValues
 
 Layout = dict[str, str]  # where a file comes to lie: the file of the directory
 
@@ -17,7 +17,7 @@ _SCRIPT = re.compile(r"(?<![\w.$/-])/?[\w.-]+(?:/[\w.-]+)*\.(?:py|sh)\b")
 _MODULE = re.compile(r"\bpython[\d.]*\s+(?:-\w\s+)*-m\s+([\w.-]+)")
 
 
-def lay_out(container: Container, paths: Collection[str]) -> tuple[Layout, Values] | None:
+def lay_out(container: Container, paths: Collection[str]) -> tuple[Layout, JobValues] | None:
     """The files as the image has them, and the job there; None where its command's own file is not among them."""
     laid: Layout = {}
     for source, target in container.copies:

@@ -1,29 +1,29 @@
 """The same job as a file for another system: leaving is as easy as coming."""
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import yaml
 
-from stoker.submission.reading import Values
+from stoker.submission.reading import Document, JobValues
 
 _TUNED = "the search over hyperparameters is not carried over: this runs one set of them"
 
 
-def to_vertex(values: Values, name: str) -> str:
+def to_vertex(values: JobValues, name: str) -> str:
     """For `gcloud ai custom-jobs create --region=R --display-name=N --config=FILE`."""
     replicas = _replicas(values)
-    spec: Values = {"executorImageUri": "YOUR-EXECUTOR-IMAGE"}
+    spec: Document = {"executorImageUri": "YOUR-EXECUTOR-IMAGE"}
     if values.get("module"):
         spec |= {"packageUris": [f"gs://YOUR-BUCKET/{name}.tar.gz"], "pythonModule": values["module"]}
         spec["args"] = list(values.get("args", ()))
-        work: Values = {"pythonPackageSpec": spec}
+        work: Document = {"pythonPackageSpec": spec}
     else:
         work = {"containerSpec": {"imageUri": "YOUR-IMAGE", "command": list(values.get("command", ()))}}
     pools = [{"machineSpec": {"machineType": "n1-standard-8"}, "replicaCount": 1, **work}]
     if replicas > 1:
         pools.append({"machineSpec": {"machineType": "n1-standard-8"}, "replicaCount": replicas - 1, **work})
-    document: Values = {"workerPoolSpecs": pools}
+    document: Document = {"workerPoolSpecs": pools}
     if values.get("job_dir"):
         document["baseOutputDirectory"] = {"outputUriPrefix": values["job_dir"]}
     return _comment(
@@ -31,10 +31,10 @@ def to_vertex(values: Values, name: str) -> str:
     ) + yaml.safe_dump(document, sort_keys=False)
 
 
-def to_ray(values: Values, name: str) -> str:
+def to_ray(values: JobValues, name: str) -> str:
     """A script with `ray job submit`."""
     requirements = list(values.get("environment", {}).get("requirements", ()))
-    runtime = {"working_dir": ".", **({"pip": requirements} if requirements else {})}
+    runtime: Document = {"working_dir": ".", **({"pip": requirements} if requirements else {})}
     resources = values.get("resources", {})
     words = ["ray", "job", "submit", "--submission-id", name, "--runtime-env-json", _json(runtime)]
     if resources.get("cpus"):
@@ -46,7 +46,7 @@ def to_ray(values: Values, name: str) -> str:
     )
 
 
-def to_slurm(values: Values, name: str) -> str:
+def to_slurm(values: JobValues, name: str) -> str:
     """A script for `sbatch`."""
     resources = values.get("resources", {})
     lines = [f"#SBATCH --job-name={name}", f"#SBATCH --ntasks={_replicas(values)}"]
@@ -68,21 +68,21 @@ def to_slurm(values: Values, name: str) -> str:
     return _script(values, lines, ["srun", *_words(values)])
 
 
-SYSTEMS: dict[str, Callable[[Values, str], str]] = {"vertex": to_vertex, "ray": to_ray, "slurm": to_slurm}
+SYSTEMS: dict[str, Callable[[JobValues, str], str]] = {"vertex": to_vertex, "ray": to_ray, "slurm": to_slurm}
 
 
-def _script(values: Values, lines: list[str], command: list[str]) -> str:
+def _script(values: JobValues, lines: list[str], command: list[str]) -> str:
     return "\n".join(["#!/bin/bash", *lines, _comment(values, "sbatch THIS").rstrip("\n"), shlex.join(command), ""])
 
 
-def _words(values: Values) -> list[str]:
-    if values.get("module"):
+def _words(values: JobValues) -> list[str]:
+    if module := values.get("module"):
         own = [word for key, value in values.get("hparams", {}).items() for word in (f"--{key}", str(value))]
-        return ["python", "-m", values["module"], *map(str, values.get("args", ())), *own]
+        return ["python", "-m", module, *map(str, values.get("args", ())), *own]
     return [str(word) for word in values.get("command", ())]
 
 
-def _replicas(values: Values) -> int:
+def _replicas(values: JobValues) -> int:
     resources = values.get("resources", {})
     roles = resources.get("roles")
     if roles:
@@ -90,12 +90,11 @@ def _replicas(values: Values) -> int:
     return {"STANDARD_1": 5, "PREMIUM_1": 20}.get(str(resources.get("tier")), int(resources.get("slots", 1)))
 
 
-def _variables(values: Values) -> Values:
-    found: Values = values.get("environment", {}).get("variables", {})
-    return found
+def _variables(values: JobValues) -> Mapping[str, str]:
+    return values.get("environment", {}).get("variables", {})
 
 
-def _comment(values: Values, usage: str) -> str:
+def _comment(values: JobValues, usage: str) -> str:
     lines = [f"# Written by `stoker migrate`: {usage}"]
     if values.get("search"):
         lines.append(f"# Note: {_TUNED}.")
@@ -105,7 +104,7 @@ def _comment(values: Values, usage: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _json(values: Values) -> str:
+def _json(values: Document) -> str:
     import json  # noqa: PLC0415
 
     return json.dumps(values)

@@ -13,12 +13,12 @@ from stoker.packaging.environment.runtimes import choose, list_runtimes
 from stoker.packaging.package.project import read_project
 from stoker.packaging.package.requirements import name_of
 from stoker.packaging.package.tree import source_of_directory, walk
-from stoker.submission.reading import Values, overlay
+from stoker.submission.reading import EnvironmentValues, JobValues, overlay
 
 
 def with_supply(
-    directory: Directory, values: Values, findings: list[Finding], home: Home, *, look_up: bool
-) -> tuple[Values, Supply | None]:
+    directory: Directory, values: JobValues, findings: list[Finding], home: Home, *, look_up: bool
+) -> tuple[JobValues, Supply | None]:
     """The job with a Python and libraries of its time, and what was found of them added to `findings`."""
     tree = walk(source_of_directory(directory.root))
     environment = values.get("environment", {})
@@ -53,7 +53,7 @@ def with_supply(
         libraries = [in_images(program.uses).get(old.name.split(".")[0], old.name)]
         findings.append(_of_old(old, libraries[0], home))
     given = [line for line in supply.libraries if line.split(">")[0] not in refused]
-    needs: Values = {"python": python} if python else {}
+    needs: EnvironmentValues = {"python": python} if python else {}
     if given:
         needs["requirements"] = [*environment.get("requirements", ()), *given]
     return (overlay(values, {"environment": needs}) if needs else values), supply

@@ -67,14 +67,18 @@ def prepare(
 
 
 def resolve(
-    spec: EnvironmentSpec | Mapping[str, Any], *, home: Home, archives: Sequence[Path] | None = None
+    spec: "EnvironmentSpec | Mapping[str, Any]",
+    *,
+    home: Home,
+    archives: Sequence[Path] | None = None,
+    choice: Choice | None = None,
 ) -> Resolution:
     """What `prepare` would install, found out without installing it; UsageError when the needs cannot be met.
 
     For submit: takes milliseconds and starts nothing when it was found out before. `archives` are the spec's, where
-    they are not in HOME yet.
+    they are not in HOME yet; `choice` is its runtime, where that was chosen already.
     """
-    return _resolve(_Request.of(spec, home), archives)
+    return _resolve(_Request.of(spec, home, choice), archives)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +92,9 @@ class _Request:
     key: str
 
     @classmethod
-    def of(cls, spec: EnvironmentSpec | Mapping[str, Any], home: Home) -> "_Request":
+    def of(cls, spec: EnvironmentSpec | Mapping[str, Any], home: Home, choice: Choice | None = None) -> "_Request":
         needs = Needs.of(spec)
-        choice = choose(home, runtime=needs.runtime, python=needs.python)
+        choice = choice or choose(home, runtime=needs.runtime, python=needs.python)
         provided = provided_folder(home)
         key = needs.key(fingerprint=fingerprint(choice.runtime), provided=provided.name)
         return cls(needs, choice, home, provided, key)

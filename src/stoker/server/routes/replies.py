@@ -16,6 +16,7 @@ class ErrorReply(Model):
 
     error: str
     problems: tuple[str, ...] = ()
+    code: str | None = None  # which error it is, where the status does not say
 
 
 def reply(model: Model, *, status: int = 200) -> Response:
@@ -31,5 +32,5 @@ def reply_error(error: StokerError) -> JSONResponse:
     problems = error.problems if isinstance(error, ConfigError) else ()
     # A ConfigError's text repeats its problems for terminals; here they have a field of their own.
     message = str(error).removesuffix("".join(f"\n  {problem}" for problem in problems))
-    body = ErrorReply(error=message, problems=tuple(problems))
-    return JSONResponse(body.model_dump(mode="json"), status_code=error.http_status)
+    body = ErrorReply(error=message, problems=tuple(problems), code=error.code)
+    return JSONResponse(body.model_dump(mode="json", exclude_none=True), status_code=error.http_status)

@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 
-from stoker.errors import StokerError, UsageError
+from stoker.errors import DoesNotFitError, StokerError, UsageError
 from stoker.schema.job import Resources, RoleSpec, Share
 from stoker.schema.launch import Replica, Role
 from stoker.schema.pool import Pool, Tier
@@ -185,7 +185,7 @@ def _check_fits(resources: Resources, replicas: list[Replica], pool: Pool) -> No
         hint = f"To run on CPUs all the same, set ignore_accelerators = true under [pools.{pool.name}] in config.toml."
     if pool.autoscale and pool.limit != pool.most:
         hint = f"Ask for less, choose another pool with --region{_or_say_so(pool)}."
-    raise UsageError(
+    raise DoesNotFitError(
         f"{what} needs {need.in_words} in {len(replicas)} process{'es' if len(replicas) > 1 else ''};"
         f" pool {pool.name!r} {has} and can never hold it. {hint}"
     )

@@ -1,6 +1,6 @@
-"""`stoker gcloud-shim`: a `gcloud` and a `gsutil` for old scripts, which know AI Platform and storage alone; a `det`.
+"""`stoker gcloud-shim`: a `gcloud` and a `gsutil` for old scripts, which know only AI Platform and storage; a `det`.
 
-Where there is no docker, a `docker` too, which builds nothing and remembers which directory an image would be of.
+Where no docker answers, a `docker` too, whose only job is to say what to do instead.
 """
 
 import os
@@ -30,7 +30,15 @@ _VALUED = ("--project", "--account", "--verbosity", "--configuration", "--billin
 # Rights, accounts and installations of a cloud: there is nothing to allow or install here.
 _OF_THE_CLOUD = ("auth", "components", "config", "iam", "services")
 _OF_PROJECTS = ("add-iam-policy-binding", "get-iam-policy", "remove-iam-policy-binding")
-_UNDERSTOOD = f"ai-platform …, storage {UNDERSTOOD}, config get-value project, builds submit; and gsutil, docker"
+_UNDERSTOOD = f"ai-platform …, storage {UNDERSTOOD}, config get-value project; and gsutil"
+
+
+_OF_DOCKERFILE = "A job with --master-image-uri runs the entrypoint of the Dockerfile where it is submitted."
+_NO_DOCKER = (
+    "{what}: stoker does not build or run container images. Run the code itself: in the directory with the Dockerfile,"
+    " `stoker jobs submit training JOB --master-image-uri IMAGE` runs its entrypoint as a job, and `stoker local train`"
+    " runs a module of it in the foreground. Remove this command from the script, or install docker."
+)
 
 
 def build(parser: Parser) -> None:
@@ -61,16 +69,14 @@ def _docker(folder: Path) -> list[str]:
 
 
 def call(words: Sequence[str]) -> int:
-    """What `gcloud …`, `gsutil …` or `docker …` means here. UsageError for all that has no meaning."""
+    """What `gcloud …` or `gsutil …` means here. UsageError for everything else, `docker …` included."""
     command, rest = words[0], list(words[1:])
     if command == "gsutil":
         from stoker.compat.commands.aiplatform.gsutil_shim import gsutil
 
         return gsutil(rest)
     if command == "docker":
-        from stoker.compat.commands.aiplatform.docker_shim import docker
-
-        return docker(rest)
+        raise UsageError(_NO_DOCKER.format(what=" ".join(["docker", *rest[:1]])))
     before, rest = _global_flags(rest)
     match rest[:2]:
         case [noun, *_] if noun in _TRAINING:
@@ -82,9 +88,8 @@ def call(words: Sequence[str]) -> int:
 
             return storage(rest[1:])
         case ["builds", "submit"] | ["container", "builds"]:
-            from stoker.compat.commands.aiplatform.docker_shim import cloud_build
-
-            return cloud_build(rest[rest.index("submit") + 1 :] if "submit" in rest else [])
+            say(f"gcloud {' '.join(rest[:2])}: no image is built. {_OF_DOCKERFILE}")
+            return 0
     return _of_the_cloud(rest)
 
 

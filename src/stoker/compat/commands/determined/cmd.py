@@ -2,19 +2,16 @@
 
 import shlex
 import socket
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from stoker.cli.search_config import add_config_flags, laid_over, out_of_container, tell, with_overrides
-from stoker.compat.commands.determined.experiment_create import submit_numbered
-from stoker.compat.commands.determined.startup_hook import with_startup_hook
 from stoker.compat.commands.determined.task_verbs import TASK, add_task_verbs
+from stoker.compat.search_config import add_config_flags, laid_over, notify_of, out_of_container, with_overrides
+from stoker.compat.startup_hook import apply_startup_hook
 from stoker.errors import UsageError
-from stoker.submission.legacy import with_old_times
-from stoker.submission.reading import Values
-from stoker.submission.shipment import Shipment, check_environment, look_at, pack_up
+from stoker.submission.pipeline import Submission, submit_job
+from stoker.submission.reading import Document, JobValues
+from stoker.submission.upload import JobRecord
 from stoker.terminal.output import say
 from stoker.terminal.parser import Arguments, Parser
 
@@ -65,7 +62,7 @@ def run(arguments: Arguments) -> int:
 
 def submit_task(
     arguments: Arguments, entrypoint: str, *, task: str, requirements: Sequence[str] = (), cpus: float | None = None
-) -> dict[str, Any]:
+) -> JobRecord:
     """Store a command job of the entrypoint, with the settings and code that the flags name.
 
     `cpus` is what it takes of the pool, unless the settings say.
@@ -74,31 +71,29 @@ def submit_task(
     from stoker.host.home import Home
     from stoker.packaging.package.tree import source_of_directory
 
-    values = {**_read(arguments, entrypoint), "kind": "command"}
+    values: JobValues = {**_read(arguments, entrypoint), "kind": "command"}
+    values["name"] = values.get("name") or task
     values["labels"] = {**values.get("labels", {}), TASK: task}
     if cpus is not None and not any(name.startswith("resources") for name in _named(arguments)):
         values["resources"] = {**values.get("resources", {}), "cpus": cpus}
     environment = values.get("environment", {})
     lines = [*environment.get("requirements", ()), *requirements]
-    values["environment"] = {**environment, **({"requirements": lines} if lines else {})}
-    home = Home.find().make()
-    include = [Path(path) for path in arguments.include]
+    if lines:
+        values["environment"] = {**environment, "requirements": lines}
+    include = tuple(Path(path) for path in arguments.include)
     if include and not arguments.context:
         raise UsageError("--include goes with --context DIR: the directory that it is added to.")
-    with tempfile.TemporaryDirectory(prefix="stoker-") as folder:
-        if arguments.context:
-            code = look_at(source_of_directory(Path(arguments.context)), values, home=home, include=include)
-            values = with_old_times(with_startup_hook(values, code), code, home=home)
-            shipment = pack_up(values, code, (), folder=Path(folder))
-        else:
-            shipment = Shipment(with_links(values), None, ())
-        check_environment(shipment, home=home)
-        return submit_numbered(shipment, values.get("name") or task, home=home)
+    if arguments.context:
+        source = source_of_directory(Path(arguments.context))
+        submission = Submission(values, source, include, adapt=apply_startup_hook, is_numbered=True)
+    else:
+        submission = Submission(with_links(values), is_numbered=True)
+    return submit_job(submission, home=Home.find().make(), notify=say)
 
 
 def _named(arguments: Arguments) -> list[str]:
     """The settings that flags and files give, by their first words."""
-    from stoker.compat.dialects.document import load
+    from stoker.submission.job_file import load
 
     files = [load(Path(file)) for file in (arguments.template, arguments.config_file) if file]
     return [*(str(name) for document in files for name in document), *with_overrides({}, arguments.overrides)]
@@ -111,18 +106,19 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _read(arguments: Arguments, entrypoint: str) -> Values:
+def _read(arguments: Arguments, entrypoint: str) -> JobValues:
     """The settings in Determined's words, with the command as their entrypoint."""
-    from stoker.compat.dialects.document import load, read
+    from stoker.compat.dialects.document import read
+    from stoker.submission.job_file import load
 
-    document: Values = {}
+    document: Document = {}
     for file in (arguments.template, arguments.config_file):
         document = laid_over(document, load(Path(file))) if file else document
     volumes = [text.rsplit(":", 1) for text in arguments.volume]
     mounts = [{"host_path": volume[0], "container_path": volume[-1]} for volume in volumes]
     if mounts:
         document = {**document, "bind_mounts": [*document.get("bind_mounts", ()), *mounts]}
-    document = out_of_container({**with_overrides(document, arguments.overrides), "entrypoint": entrypoint})
+    document = out_of_container({**with_overrides(document, arguments.overrides), "entrypoint": entrypoint}, say)
     reading = read(document, source=arguments.config_file or "--config")
-    tell(reading)
+    notify_of(reading, say)
     return reading.values

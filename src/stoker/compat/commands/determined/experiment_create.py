@@ -1,28 +1,24 @@
 """`stoker experiment create`, `fork` and `continue`: from a file, or from an experiment there is, to a new one."""
 
 import json
-import tempfile
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from stoker.cli.experiment_lookup import find_job
-from stoker.cli.search_config import (
+from stoker.compat.search_config import (
+    Override,
     add_config_flags,
     add_override_flag,
     load_config,
     overrides_of,
     read_search,
-    tell,
     with_overrides,
 )
-from stoker.cli.submit import name_of_directory
-from stoker.compat.commands.determined.startup_hook import with_startup_hook
 from stoker.errors import ConflictError, UsageError
-from stoker.submission.legacy import with_old_times
-from stoker.submission.reading import Values, origin_of, overlay
-from stoker.submission.shipment import Shipment, check_environment, look_at, pack_up
-from stoker.submission.upload import Door
+from stoker.submission.reading import Document, JobValues, origin_of, overlay
+from stoker.submission.shipment import Shipment
+from stoker.submission.upload import JobRecord, SubmitClient
 from stoker.terminal.output import say
 from stoker.terminal.parser import Arguments, Parser
 
@@ -30,9 +26,6 @@ if TYPE_CHECKING:
     from stoker.client.client import Client
     from stoker.host.home import Home
     from stoker.schema.record import Job, Trial
-
-_MAX_BASE = 110  # letters of a name, so that a number fits behind
-_TRIES = 20
 
 
 def build(parser: Parser) -> None:
@@ -99,44 +92,23 @@ def _add_afterwards(command: Parser) -> None:
 
 
 def create(arguments: Arguments) -> int:
+    from stoker.compat.experiments import create_experiment
     from stoker.host.home import Home
-    from stoker.packaging.package.tree import source_of_directory
 
     file = Path(arguments.config)
     template = Path(arguments.template) if arguments.template else None
-    reading = read_search(load_config(file, template=template, overrides=arguments.overrides), source=str(file))
-    tell(reading)
-    directory = Path(arguments.directory) if arguments.directory else file.parent
-    values = as_test(reading.values) if arguments.test else reading.values
-    base = values.get("name") or name_of_directory(directory)
     home = Home.find().make()
-    code = look_at(
-        source_of_directory(directory), values, home=home, include=[Path(path) for path in arguments.include]
+    job = create_experiment(
+        load_config(file, notify=say, template=template, overrides=arguments.overrides),
+        Path(arguments.directory) if arguments.directory else file.parent,
+        source=str(file),
+        home=home,
+        notify=say,
+        include=[Path(path) for path in arguments.include],
+        is_test=arguments.test,
     )
-    with tempfile.TemporaryDirectory(prefix="stoker-") as folder:
-        shipment = pack_up(
-            with_old_times(with_startup_hook(values, code), code, home=home),
-            code,
-            reading.packages,
-            folder=Path(folder),
-        )
-        check_environment(shipment, home=home)
-        job = submit_numbered(shipment, base, home=home)
     arguments.follow_first_trial |= arguments.local
     return _afterwards(arguments, job, home=home)
-
-
-def as_test(values: Values) -> Values:
-    """One trial, never started again, and no longer than it takes to see whether it works at all."""
-    search = {**values["search"], "stopping": {"name": "none"}, "max_trials": 1}
-    if search["sampler"]["name"] == "single":
-        search = values["search"]
-    else:
-        search["sampler"] = {"name": "random"}
-    brief: Values = {"restarts": {"max_restarts": 0}}
-    if origin_of(values):
-        brief["origin"] = {"trainer": {"test_mode": True}}
-    return {**overlay(values, brief), "search": search}
 
 
 def fork(arguments: Arguments) -> int:
@@ -147,7 +119,7 @@ def fork(arguments: Arguments) -> int:
     client = connect(home)
     source = client.job(find_job(client, arguments.name))
     values = forked(source, arguments.overrides)
-    job = submit_numbered(Shipment(values, None, ()), base_of(source), home=home)
+    job = _submit_again(values, source, home=home)
     return _afterwards(arguments, job, home=home)
 
 
@@ -163,26 +135,26 @@ def continue_(arguments: Arguments) -> int:
             f"Experiment {source.id} is {source.state}: only one that has ended is continued."
             f" A paused one goes on with `stoker experiment activate {source.id}`."
         )
-    in_file = overrides_of(load_config(Path(arguments.config_file))) if arguments.config_file else []
+    in_file = overrides_of(load_config(Path(arguments.config_file), notify=say)) if arguments.config_file else []
     values = forked(source, [*in_file, *arguments.overrides])
     values["search"] = {**values["search"], **_continuation(client, source)}
-    job = submit_numbered(Shipment(values, None, ()), base_of(source), home=home)
+    job = _submit_again(values, source, home=home)
     return _afterwards(arguments, job, home=home)
 
 
-def forked(source: "Job", overrides: Any) -> Values:
+def forked(source: "Job", overrides: Sequence[Override]) -> JobValues:
     """The stored spec with overrides, which are in the words of the file it was made of."""
     from stoker.schema.job import JobSpec
 
     if source.spec.search is None:
         raise UsageError(f"Job {source.id} has no search, so there is nothing to fork. Submit it again by its file.")
-    spec: Values = source.spec.model_dump(mode="json")
+    spec = source.spec.model_dump(mode="json")
     original = origin_of(spec).get("document")
     where = f"The experiment {source.id}, overridden,"
     if not original:
         spec = with_overrides(spec, overrides)
         JobSpec.parse(spec, source=where)
-        return spec
+        return cast("JobValues", spec)
     document = with_overrides({**original, **({"data": spec["data"]} if spec["data"] else {})}, overrides)
     reading = read_search(document, source=where)
     kept = ["package", "import_roots"]
@@ -190,10 +162,10 @@ def forked(source: "Job", overrides: Any) -> Values:
         kept.append("command")  # which has a startup hook in front, and links to what was mounted
     shipped = {name: spec[name] for name in kept}
     environment = {name: spec["environment"][name] for name in ("runtime", "python", "requirements", "archives")}
-    return overlay({"name": source.id, **reading.values}, {**shipped, "environment": environment})
+    return overlay(reading.values, {**shipped, "environment": environment})
 
 
-def _continuation(client: "Client", source: "Job") -> Values:
+def _continuation(client: "Client", source: "Job") -> Document:
     """What of its search a new one begins with. UsageError where there is nothing to go on from."""
     assert source.spec.search is not None
     sampler = source.spec.search.sampler.name
@@ -218,24 +190,11 @@ def _single_trial(client: "Client", source: "Job") -> "Trial":
     return trials[0]
 
 
-def submit_numbered(shipment: Shipment, base: str, *, home: "Home") -> dict[str, Any]:
-    """Store the job under `base` and the next number that is free; somebody else may take that one meanwhile."""
-    from stoker.client.client import connect
-
-    base = base[:_MAX_BASE]
-    number = next_number(base, [job.id for job in connect(home).jobs(name=f"{base}_*", limit=10_000)])
-    for tried in range(number, number + _TRIES):
-        try:
-            return Door(home).submit(replace(shipment, values={**shipment.values, "name": f"{base}_{tried}"}))
-        except ConflictError:
-            continue
-    raise ConflictError(f"The names {base}_{number} to {base}_{number + _TRIES - 1} are all taken. Choose another.")
-
-
-def next_number(base: str, taken: list[str]) -> int:
-    """One more than the highest behind this name."""
-    numbers = [name.removeprefix(f"{base}_") for name in taken if name.startswith(f"{base}_")]
-    return max((int(number) for number in numbers if number.isdecimal()), default=0) + 1
+def _submit_again(values: JobValues, source: "Job", *, home: "Home") -> JobRecord:
+    """With the code of the experiment it is made of, which the server has."""
+    shipment = Shipment({**values, "name": base_of(source)})
+    with SubmitClient(home) as server:
+        return server.submit_numbered(shipment)
 
 
 def base_of(source: "Job") -> str:
@@ -244,7 +203,7 @@ def base_of(source: "Job") -> str:
     return base if base and number.isdecimal() else source.id
 
 
-def _afterwards(arguments: Arguments, job: dict[str, Any], *, home: "Home") -> int:
+def _afterwards(arguments: Arguments, job: JobRecord, *, home: "Home") -> int:
     from stoker.client.client import connect
 
     name = job["id"]

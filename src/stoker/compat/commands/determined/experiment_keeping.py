@@ -1,6 +1,5 @@
 """`stoker experiment`: labels and archiving, its file, its code and its checkpoints; Determined's verbs for them."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -164,37 +163,13 @@ def download(arguments: Arguments) -> None:
 
 
 def download_code(arguments: Arguments) -> None:
-    import tempfile
-
     from stoker.client.client import connect
-    from stoker.client.connection import API, Connection
-    from stoker.formats.archive import unpack
+    from stoker.compat import experiments
 
     client = connect()
-    job = client.job(find_job(client, arguments.name))
-    if job.spec.package is None:
-        raise NotFoundError(f"{job.id} was submitted without code of its own.")
     target = Path(arguments.output_dir)
-    target.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".stoker-", dir=target) as folder:
-        file, unpacked = Path(folder, "package.tar.gz"), Path(folder, "package")
-        with file.open("wb") as archive_file:
-            Connection(client.address).download(f"{API}/packages/{job.spec.package}", archive_file)
-        unpack(file, unpacked, hash=job.spec.package)
-        _move_into(unpacked, target)
+    experiments.download_code(client, client.job(find_job(client, arguments.name)), target)
     print(target)
-
-
-def _move_into(source: Path, target: Path) -> None:
-    """Every file of a folder to the same place under another; UsageError before anything is moved if one is taken."""
-    files = [path for path in source.rglob("*") if path.is_symlink() or not path.is_dir()]
-    for file in files:
-        if os.path.lexists(target / file.relative_to(source)):
-            raise UsageError(f"{target / file.relative_to(source)} exists; nothing was overwritten. Choose another -o.")
-    for file in files:
-        place = target / file.relative_to(source)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        file.rename(place)
 
 
 def label_add(arguments: Arguments) -> None:

@@ -1,20 +1,15 @@
 """`stoker job`: Determined's generic job, from its file: any script, with ranks and `data`; and the queue."""
 
 import json
-import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 from stoker.cli.experiment_lookup import find_job
-from stoker.cli.search_config import add_config_flags, load_config, tell
-from stoker.cli.submit import name_of_directory
-from stoker.compat.commands.determined.experiment_create import submit_numbered
-from stoker.compat.commands.determined.startup_hook import with_startup_hook
-from stoker.errors import UsageError
-from stoker.submission.legacy import with_old_times
+from stoker.compat.search_config import add_config_flags, load_config, notify_of
+from stoker.errors import DoesNotFitError, UsageError
+from stoker.submission.pipeline import submit_job
 from stoker.submission.reading import Reading
-from stoker.submission.shipment import check_environment, look_at, pack_up
+from stoker.submission.upload import JobRecord
 from stoker.terminal import flags
 from stoker.terminal.output import print_json, say
 from stoker.terminal.parser import Arguments, Parser
@@ -57,32 +52,19 @@ def build(parser: Parser) -> None:
 
 
 def run(arguments: Arguments) -> int:
+    from stoker.compat.experiments import submission_of
     from stoker.host.home import Home
-    from stoker.packaging.package.tree import source_of_directory
 
     file = Path(arguments.config)
     reading = _read(arguments, file)
-    tell(reading)
+    notify_of(reading, say)
     directory = Path(arguments.directory) if arguments.directory else file.parent
-    values = reading.values
-    base = arguments.name or values.get("name") or name_of_directory(directory)
-    home = Home.find().make()
     include = [Path(path) for path in arguments.include]
-    code = look_at(source_of_directory(directory), values, home=home, include=include)
-    with tempfile.TemporaryDirectory(prefix="stoker-") as folder:
-        shipment = pack_up(
-            with_old_times(with_startup_hook(values, code), code, home=home),
-            code,
-            reading.packages,
-            folder=Path(folder),
-        )
-        check_environment(shipment, home=home)
-        try:
-            job = submit_numbered(shipment, base, home=home)
-        except UsageError as error:
-            if "can never hold it" in str(error):  # the server's words about a job larger than its pool
-                raise UsageError(f"{error} Fewer ranks: --config resources.slots=N.") from error
-            raise
+    submission = submission_of(reading, directory, include=include, name=arguments.name)
+    try:
+        job = submit_job(submission, home=Home.find().make(), notify=say)
+    except DoesNotFitError as error:
+        raise DoesNotFitError(f"{error} Fewer ranks: --config resources.slots=N.") from error
     return _afterwards(arguments, job)
 
 
@@ -116,7 +98,7 @@ def _read(arguments: Arguments, file: Path) -> Reading:
     from stoker.compat.dialects.document import read
 
     template = Path(arguments.template) if arguments.template else None
-    reading = read(load_config(file, template=template, overrides=arguments.overrides), source=str(file))
+    reading = read(load_config(file, notify=say, template=template, overrides=arguments.overrides), source=str(file))
     if reading.values.get("search") is not None:
         raise UsageError(f"{file} searches hyperparameters. Run it with `stoker experiment create {file}`.")
     if not reading.values.get("command") and not reading.values.get("module"):
@@ -124,7 +106,7 @@ def _read(arguments: Arguments, file: Path) -> Reading:
     return reading
 
 
-def _afterwards(arguments: Arguments, job: dict[str, Any]) -> int:
+def _afterwards(arguments: Arguments, job: JobRecord) -> int:
     name = job["id"]
     print(json.dumps(job, indent=2) if arguments.json else name)
     say(f"Job [{name}] submitted (number {job['number']}).")

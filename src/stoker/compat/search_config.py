@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from stoker.errors import ConfigError, UsageError
-from stoker.submission.reading import Reading, Values
-from stoker.terminal.output import say
+from stoker.submission.reading import Document, Reading
+from stoker.submission.shipment import Notify
 from stoker.terminal.parser import Parser
 
 
@@ -51,28 +51,30 @@ def add_config_flags(command: Parser) -> None:
     command.add_argument("--template", metavar="FILE", help="a file that says what CONFIG leaves out")
 
 
-def load_config(file: Path, *, template: Path | None = None, overrides: Sequence[Override] = ()) -> Values:
-    """The file as plain values, with all that is laid under and over it."""
-    from stoker.compat.dialects.document import load
+def load_config(
+    file: Path | Document, *, notify: Notify, template: Path | None = None, overrides: Sequence[Override] = ()
+) -> Document:
+    """The file (or what is in it) as plain values, with all that is laid under and over it."""
+    from stoker.submission.job_file import load
 
-    document = load(file)
+    document = load(file) if isinstance(file, Path) else file
     if template is not None:
         document = laid_over(load(template), document)
-    return out_of_container(with_overrides(document, overrides))
+    return out_of_container(with_overrides(document, overrides), notify)
 
 
-def out_of_container(document: Values) -> Values:
-    """Determined's file with the paths of this machine, which is said; another one as it is."""
+def out_of_container(document: Document, notify: Notify) -> Document:
+    """Determined's file with the paths of this machine, with a note for each; another file unchanged."""
     from stoker.compat.dialects.document import is_determined
 
     if not is_determined(document):
         return document
     from stoker.compat.mounts import outside
 
-    found = outside(document)
-    for note in found.notes:
-        say(f"Note: {note}.")
-    return found.document
+    translated = outside(document)
+    for note in translated.notes:
+        notify(f"Note: {note}.")
+    return translated.document
 
 
 def overrides_of(document: Mapping[str, Any], *above: str) -> list[Override]:
@@ -86,7 +88,7 @@ def overrides_of(document: Mapping[str, Any], *above: str) -> list[Override]:
     return found
 
 
-def with_overrides(document: Mapping[str, Any], overrides: Sequence[Override]) -> Values:
+def with_overrides(document: Mapping[str, Any], overrides: Sequence[Override]) -> Document:
     """UsageError where a field is to be set below one that has no fields."""
     changed = dict(document)
     for each in overrides:
@@ -94,7 +96,7 @@ def with_overrides(document: Mapping[str, Any], overrides: Sequence[Override]) -
     return changed
 
 
-def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Values:
+def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Document:
     """`below`, and over it, field by field, `above`; sections of another kind are replaced and not mixed."""
     merged = dict(below)
     for key, value in above.items():
@@ -104,7 +106,7 @@ def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Values:
     return merged
 
 
-def read_search(document: Values, *, source: str) -> Reading:
+def read_search(document: Document, *, source: str) -> Reading:
     """The job of a search, in the shape of stoker.yaml. ConfigError names every bad field, in the file's own words."""
     from stoker.compat.dialects import aiplatform, determined
     from stoker.submission import job_file as stoker_yaml
@@ -123,15 +125,15 @@ def read_search(document: Values, *, source: str) -> Reading:
     return reading
 
 
-def tell(reading: Reading) -> None:
-    """What of the file has no meaning here, or another one than it seems."""
+def notify_of(reading: Reading, notify: Notify) -> None:
+    """Report what of the file is ignored here, or means something else than it seems."""
     if reading.ignored:
-        say(f"Without meaning here, and ignored: {', '.join(reading.ignored)}.")
+        notify(f"Without meaning here, and ignored: {', '.join(reading.ignored)}.")
     for note in reading.notes:
-        say(f"Note: {note}.")
+        notify(f"Note: {note}.")
 
 
-def _with_one(section: Mapping[str, Any], path: tuple[str, ...], value: Any, *, seen: str) -> Values:
+def _with_one(section: Mapping[str, Any], path: tuple[str, ...], value: Any, *, seen: str) -> Document:
     name, *rest = path
     if not rest:
         return {**section, name: value}

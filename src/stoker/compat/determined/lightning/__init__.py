@@ -1,1 +1,0 @@
-"""`determined.lightning`."""

@@ -1,5 +1,0 @@
-"""`determined.pytorch.lightning`."""
-
-from stoker.compat.determined.lightning_adapter import LightningAdapter
-
-__all__ = ["LightningAdapter"]

@@ -1,1 +1,0 @@
-"""`determined.tensorboard`: where its writers were."""

@@ -1,1 +1,0 @@
-"""`determined.tensorboard.metric_writers`."""
