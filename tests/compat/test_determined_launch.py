@@ -1,5 +1,6 @@
 """Ranks that Determined's launchers start, as jobs."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from stoker.compat.dialects import determined
 from stoker.compat.eras import supply
 from stoker.host.home import Home
+from stoker.packaging.environment.runtimes import Runtime
 from stoker.packaging.package.requirements import OVERRIDE
 from stoker.packaging.package.tree import source_of_directory, walk
 from tests.compat.conftest import follow_experiment
@@ -74,16 +76,25 @@ def test_data_that_git_leaves_out_ships_beside_a_detignore(tmp_path: Path) -> No
     assert set(walk(source_of_directory(tmp_path)).paths) == {*files, "train.py", "data/x.npy"}
 
 
-def test_pins_of_a_laptop_are_lower_bounds_for_code_that_imports_determined(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(supply, "_has", lambda runtime, pins: "scipy==1.6.0" not in pins)
+def test_pins_of_a_laptop_are_lower_bounds_for_code_that_imports_determined(tmp_path: Path) -> None:
+    class Index:
+        """Has everything, but for scipy 1.6.0."""
+
+        def release_dates(self, lines: Sequence[str]) -> dict[str, str]:
+            return {}
+
+        def resolves(self, runtime: Runtime, lines: Sequence[str], as_of: str | None) -> bool:
+            return f"{OVERRIDE}scipy>=1.6.0" in lines
+
+        def has_wheel(self, line: str, runtime: Runtime) -> bool:
+            return True
+
     pins = ("torch==1.8.0", "scipy==1.6.0", "tqdm==4.56.0")
     program = supply.Program({"train.py": b"import determined\n"}, pins, {"command": ["python3", "train.py"]})
 
-    found = supply.supply_for(program, home=Home(tmp_path).make())
+    found = supply.supply_for(program, home=Home(tmp_path).make(), index=Index())
 
-    assert found.python is None
-    assert "torch==1.8.0, scipy==1.6.0: not for" in found.notes[0]
+    assert (found.python, found.as_of) == (None, None)
+    assert "Pins are lower bounds for code that imports determined; the job runs on default" in found.notes[0]
     ends = {line.removeprefix(OVERRIDE) for line in found.requirements}
     assert {"torch>=1.8.0", "scipy>=1.6.0", "tqdm>=4.56.0"} <= ends

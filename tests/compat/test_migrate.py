@@ -84,7 +84,8 @@ def test_trainer_alone_is_enough(look: Look) -> None:
 def test_tensorflow_1_gets_its_python(look: Look) -> None:
     code = "import tensorflow as tf\nwith tf.Session() as session: pass\n"
     found = look({"trainer/__init__.py": "", "trainer/task.py": code})
-    assert found.values["environment"] == {"python": "3.7", "requirements": ["tensorflow==1.15.5"]}
+    era = {"python": "3.7", "as_of": "2020-01-15", "requirements": ["tensorflow==1.15.*"]}
+    assert found.values["environment"] == era
     assert verdicts(found, "tensorflow.Session") in ([Verdict.RUNS], [Verdict.NEEDS])
     assert found.findings[-1].where == "trainer/task.py:2"
 

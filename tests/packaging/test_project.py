@@ -289,7 +289,6 @@ def test_requirements_txt_that_contradicts_the_project_gives_way(tmp_path: Path,
     project = read(tmp_path / "p", home, {"setup.cfg": declared, "requirements.txt": frozen})
 
     assert project.requirements == ("scipy==1.1.0", "pandas>=0.24", "six==1.12", "pandas==0.25", "tqdm==4.1")
-    assert project.aside == ("pandas==0.25", "tqdm==4.1")
     assert project.notes == (
         "scipy==1.2.0 of a requirements.txt is left out: the project says scipy==1.1.0.",
         "six>=1.16 of a requirements.txt is left out: the project says six==1.12.",

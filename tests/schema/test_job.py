@@ -1,5 +1,6 @@
 """JobSpec: what is refused, and with which words."""
 
+from datetime import date
 from typing import Any
 
 import pytest
@@ -70,3 +71,13 @@ def test_archive_that_could_name_another_file_is_refused(hash: str, filename: st
 
     with pytest.raises(ConfigError, match=r"environment\.archives\.0"):
         JobSpec.parse({"name": "j", "module": "m", "environment": {"archives": archives}}, source="job")
+
+
+def test_an_environment_is_as_of_a_date_however_yaml_reads_it() -> None:
+    def as_of(value: object) -> str | None:
+        return spec(environment={"as_of": value}).environment.as_of
+
+    assert as_of(date(2020, 1, 15)) == as_of("2020-01-15") == "2020-01-15"
+    assert as_of("auto") == "auto"
+    with pytest.raises(ConfigError, match="as_of must be a date like 2020-01-15, auto or today"):
+        as_of("last summer")

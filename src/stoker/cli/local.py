@@ -45,6 +45,9 @@ def build(parser: Parser) -> None:
     python.add_argument(
         "--prefer-runtime", action="store_true", help="take the runtime's versions of what the package over-pins"
     )
+    python.add_argument(
+        "--as-of", type=flags.as_of, metavar="DATE", help="install what was released by then: 2020-01-15, auto or today"
+    )
     many = command.add_argument_group("several processes")
     many.add_argument("--distributed", action="store_true", help="start a chief, workers and parameter servers")
     many.add_argument("--worker-count", type=flags.whole, metavar="N", help="with --distributed (2)")
@@ -71,6 +74,7 @@ def train(arguments: Arguments) -> int:
         "runtime": arguments.runtime_version,
         "python": arguments.python_version,
         "prefer_runtime": arguments.prefer_runtime,
+        "as_of": arguments.as_of,
     }
     source = source_of_package(Path(arguments.package_path or "."), module=arguments.module_name)
     submission = Submission(
@@ -131,6 +135,7 @@ def _launch(arguments: Arguments, code: Code, environment: EnvironmentValues) ->
             python=environment["python"],
             requirements=(*code.project.requirements, *environment.get("requirements", ())),
             prefer_runtime=environment["prefer_runtime"],
+            as_of=environment.get("as_of"),
             variables=dict(environment.get("variables", {})),
         ),
         module=arguments.module_name,

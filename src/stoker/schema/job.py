@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Sequence
+from datetime import date
 from typing import Annotated, Any, Literal, Protocol, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -171,6 +172,17 @@ class JobSpec(Model):
     chief_name: Literal["chief", "master"] = "chief"
     labels: Labels = {}
     search: SearchSpec | None = Field(None, description="try many sets of hyperparameters; one trial without it")
+
+    @field_validator("environment", mode="before")
+    @classmethod
+    def _as_of_is_a_date(cls, value: Any) -> Any:
+        as_of = value.get("as_of") if isinstance(value, dict) else None
+        if as_of in (None, "auto", "today"):
+            return value
+        try:
+            return {**value, "as_of": date.fromisoformat(str(as_of)).isoformat()}  # YAML reads 2020-01-15 as a date
+        except ValueError as error:
+            raise ValueError("as_of must be a date like 2020-01-15, auto or today") from error
 
     @field_validator("name")
     @classmethod

@@ -56,6 +56,7 @@ class EnvironmentSpec:
     requirements: tuple[str, ...] = ()
     archives: tuple[Archive, ...] = ()
     prefer_runtime: bool = False
+    as_of: str | None = None  # a date: install what was released by then; `auto`: find the date; `today`: no date
     variables: dict[str, str] = field(default_factory=dict)
 
     @classmethod

@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from stoker.host.home import Home
     from stoker.submission.shipment import Code, Notify
 
-_FORMAT = 10  # of the stored answer; raised when the rules change
+_FORMAT = 11  # of the stored answer; raised when the rules change
 
 
 class _Answer(TypedDict):
     """What legacy support adds to a job."""
 
     python: str | None
+    as_of: str | None
     requirements: list[str]
     variables: dict[str, str]
     notes: list[str]
@@ -51,7 +52,7 @@ def add_legacy_environment(values: JobValues, code: "Code", *, home: "Home", not
     if answer is None:
         from stoker.compat.eras.supply import Program
 
-        answer = _ask(Program(files, tuple(own), values, aside=code.project.aside), memory, home=home)
+        answer = _ask(Program(files, tuple(own), values, root=code.tree.source.root), memory, home=home)
     for note in answer["notes"]:
         notify(note)
     added = _added(environment, answer)
@@ -62,6 +63,8 @@ def _added(environment: EnvironmentValues, answer: _Answer) -> EnvironmentValues
     added: EnvironmentValues = {}
     if answer["python"]:
         added["python"] = answer["python"]
+    if answer["as_of"] or "as_of" in environment:  # `auto` and `today` become a date, or none
+        added["as_of"] = answer["as_of"]
     if variables := dict(answer["variables"]):
         if "PYTHONPATH" in variables:
             own_path = environment.get("variables", {}).get("PYTHONPATH", "")
@@ -80,6 +83,7 @@ def _ask(program: "Program", memory: "Path", *, home: "Home") -> _Answer:
         raise UsageError(supply.refusal)
     answer: _Answer = {
         "python": supply.python,
+        "as_of": supply.as_of,
         "requirements": list(supply.requirements),
         "variables": dict(supply.variables),
         "notes": list(supply.notes),
@@ -106,6 +110,7 @@ def _key(values: JobValues, own: list[str], files: dict[str, bytes], code: "Code
 
     environment = values.get("environment", {})
     asked = [environment.get("runtime"), environment.get("python"), environment.get("prefer_runtime")]
+    asked.append(environment.get("as_of"))
     job = [values.get("module"), values.get("command"), values.get("resources"), origin_of(values).get("image")]
     who = [_FORMAT, _is_elsewhere(), job, own, asked, fingerprint(code.choice.runtime)]
     digest = hashlib.sha256(json.dumps(who).encode())

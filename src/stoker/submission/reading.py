@@ -26,6 +26,7 @@ class EnvironmentValues(TypedDict, total=False):
     requirements: Sequence[str]
     archives: Sequence[ArchiveValues]
     prefer_runtime: bool
+    as_of: str | None
     variables: Mapping[str, str]
 
 

@@ -5,6 +5,7 @@ Each is an argparse `type`: it returns the value or raises ArgumentTypeError wit
 
 import re
 from argparse import ArgumentTypeError
+from datetime import date
 from typing import Any
 
 _UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -56,6 +57,16 @@ def seconds(text: str) -> float:
     if match is None:
         raise ArgumentTypeError(f"a time is like 90s, 10m, 2h or 7d (got {text!r})")
     return float(match[1]) * _UNITS_S[match[2]]
+
+
+def as_of(text: str) -> str:
+    """A day, or `auto` or `today`."""
+    if text in ("auto", "today"):
+        return text
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError as error:
+        raise ArgumentTypeError(f"must be a date like 2020-01-15, auto or today (got {text!r})") from error
 
 
 def boolean(text: str) -> bool:

@@ -51,6 +51,9 @@ def add(parser: Parser) -> None:
     python.add_argument(
         "--prefer-runtime", action="store_true", help="take the runtime's versions of what the package over-pins"
     )
+    python.add_argument(
+        "--as-of", type=flags.as_of, metavar="DATE", help="install what was released by then: 2020-01-15, auto or today"
+    )
     _add_size(parser)
     unused = parser.add_argument_group("accepted, and without meaning off Google's cloud")
     for flag in _UNUSED_FLAGS:
@@ -189,7 +192,7 @@ def _own_fields(arguments: Arguments) -> Document:
         priority=arguments.priority,
         restarts=_given(max_restarts=arguments.max_restarts),
         limits=_given(max_running_s=arguments.max_running_time),
-        environment=_given(prefer_runtime=arguments.prefer_runtime or None),
+        environment=_given(prefer_runtime=arguments.prefer_runtime or None, as_of=arguments.as_of),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from stoker.compat.dialects import determined
 from stoker.compat.dialects.document import is_determined
-from stoker.compat.eras.supply import entries_of
+from stoker.compat.eras.uses import entries_of
 from stoker.compat.migrate.directory import Directory
 from stoker.compat.migrate.findings import Finding, Verdict
 from stoker.compat.migrate.hooks import NAME, read_hook

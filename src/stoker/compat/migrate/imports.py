@@ -4,7 +4,8 @@ import importlib.util
 import sys
 from collections.abc import Iterable, Iterator
 
-from stoker.compat.eras.images import IN_IMAGES, Uses
+from stoker.compat.eras.images import SHIPPED
+from stoker.compat.eras.uses import Uses
 from stoker.compat.migrate.directory import Directory, Use
 from stoker.packaging.package.requirements import name_of, normal_name
 
@@ -42,7 +43,7 @@ def _is_among(name: str, modules: Iterable[str]) -> bool:
 
 def _distribution(name: str) -> str | None:
     """None for what the images had: that is supplied."""
-    if _is_among(name, IN_IMAGES):
+    if _is_among(name, SHIPPED):
         return None
     top = name.split(".")[0]
     if top != "google":

@@ -1,9 +1,10 @@
-"""What submission would give the directory's code unasked, as findings: `compat/supply` decides both."""
+"""What submission would give the directory's code unasked, as findings: `compat/eras/supply.py` decides both."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
-from stoker.compat.eras.images import IN_IMAGES, OF_RUNTIME_1, OLD_PYTHON, in_images, is_of_old, python_2
+from stoker.compat.eras.images import SHIPPED
 from stoker.compat.eras.supply import Program, Supply, supply_for
+from stoker.compat.eras.uses import is_of_old, python_2
 from stoker.compat.migrate.directory import Directory, Use
 from stoker.compat.migrate.findings import Finding, Verdict
 from stoker.compat.migrate.imports import unprovided
@@ -28,7 +29,7 @@ def with_supply(
         for entry in tree.entries
         if entry.path.endswith(".py") and not entry.is_dir and entry.link is None
     }
-    program = Program(modules, own, values)
+    program = Program(modules, own, values, root=directory.root)
     findings += _unreadable(directory, modules, program.uses.files)
     try:
         supply = supply_for(program, home=home, look_up=look_up)
@@ -47,13 +48,13 @@ def with_supply(
             if use.name.split(".")[0] not in refused
         ]
     findings += _of_libraries(directory, supply, refused)
-    old = next((use for use in directory.uses if is_of_old(use.name)), None) if program.uses.is_old else None
-    if old is not None and not environment.get("python"):
-        python = OLD_PYTHON
-        libraries = [in_images(program.uses).get(old.name.split(".")[0], old.name)]
-        findings.append(_of_old(old, libraries[0], home))
-    given = [line for line in supply.libraries if line.split(">")[0] not in refused]
+    old = next((use for use in directory.uses if is_of_old(use.name)), None)
+    if supply.as_of and python:
+        findings.append(_of_era(old, supply.as_of, python, supply.libraries, home))
     needs: EnvironmentValues = {"python": python} if python else {}
+    if supply.as_of:
+        needs["as_of"] = supply.as_of
+    given = [line for line in supply.libraries if name_of(line) not in refused]
     if given:
         needs["requirements"] = [*environment.get("requirements", ()), *given]
     return (overlay(values, {"environment": needs}) if needs else values), supply
@@ -76,30 +77,28 @@ _ADD = "it is imported, and neither required nor in the runtime or the platforms
 
 
 def _of_libraries(directory: Directory, supply: Supply, refused: set[str]) -> list[Finding]:
-    modules = {name_of(requirement): module for module, requirement in IN_IMAGES.items()}
+    modules = {name_of(requirement): module for module, requirement in SHIPPED.items()}
     found = []
     for verdict, lines, detail in (
         (Verdict.NOTE, supply.libraries, "it is imported and not declared: {} is in the job's requirements"),
-        (Verdict.NEEDS, supply.lacking, "it is imported, not declared, and {} is not to be had here"),
+        (Verdict.NEEDS, supply.lacking, "it is imported, not declared, and {} is not available here"),
     ):
         for line in lines:
             module = modules.get(name_of(line), line)
             use = directory.first_use(module)
-            is_told = line in OF_RUNTIME_1.values()  # with the old Python
-            if module.split(".")[0] not in refused and not is_told:
+            if module.split(".")[0] not in refused:
                 found.append(Finding(verdict, module, detail.format(line), use.where if use else ""))
     return found
 
 
-def _of_old(use: Use, requirement: str, home: Home) -> Finding:
-    """Code for TensorFlow 1 or for scikit-learn of its time gets the Python that those need, if it is here."""
+def _of_era(use: Use | None, date: str, python: str, libraries: Sequence[str], home: Home) -> Finding:
+    """The date and the Python that the code runs with, and the use that tells its time where there is one."""
+    what, where = (use.name, use.where) if use else ("environment", "")
+    libraries_text = f" with {', '.join(libraries)}" if libraries else ""
     try:
-        choose(home, python=OLD_PYTHON)
+        choose(home, python=python)
     except StokerError:
         nearest = ", ".join(runtime.minor for runtime in list_runtimes(home))
-        detail = (
-            f"it is of {requirement}, which needs Python {OLD_PYTHON}; the Pythons here are {nearest}."
-            f" Install {OLD_PYTHON} (pyenv, uv)."
-        )
-        return Finding(Verdict.NEEDS, use.name, detail, use.where)
-    return Finding(Verdict.RUNS, use.name, f"on Python {OLD_PYTHON} with {requirement}", use.where)
+        detail = f"it needs Python {python}; the Pythons here are {nearest}. Install {python} (pyenv, uv)"
+        return Finding(Verdict.NEEDS, what, detail, where)
+    return Finding(Verdict.RUNS, what, f"on Python {python} as of {date}{libraries_text}", where)

@@ -180,8 +180,9 @@ def _make(order: _Request, *, say: Say) -> tuple[str, ...]:
         raise
     installed = installed_in(order.folder, order.runtime)
     patch_environment(order.folder, order.runtime, installed)
-    record = {"installed": installed, "runtime": str(order.runtime), "requirements": order.needs.requirements}
-    replace_file(order.record, json.dumps({**record, "mends": PATCH_VERSION}, indent=1), mode=0o600)
+    needs = {"requirements": order.needs.requirements, "as_of": order.needs.as_of}
+    record = {"installed": installed, "runtime": str(order.runtime), **needs, "mends": PATCH_VERSION}
+    replace_file(order.record, json.dumps(record, indent=1), mode=0o600)
     return installed
 
 

@@ -81,6 +81,7 @@ def check(
     runtime: str | None = None,
     python: str | None = None,
     prefer_runtime: bool = False,
+    as_of: str | None = None,
     beside: Sequence[str] = (),
 ) -> Report:
     """Look at a package's directory, or at an archive. Asks the package index; installs and stores nothing.
@@ -93,6 +94,7 @@ def check(
         requirements=(*project.requirements, *beside),
         archives=tuple((hash_of(file), file.name) for file in archives),
         prefer_runtime=prefer_runtime,
+        as_of=as_of,
     )
     installed = Installed(choice.runtime)
     rows, also, broken = _verdicts(needs, installed, archives, home=home)

@@ -1,5 +1,6 @@
 """What is installed in a runtime, read from its folders; the runtime's Python is never started for it."""
 
+import copy
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -47,6 +48,18 @@ class Installed:
             name = normal_name(os.path.basename(path).partition("-")[0].removesuffix(".egg-info"))
             self._by_name.setdefault(name, Distribution(name, path))
         self.markers = _markers_of(runtime)
+
+    def only(self, name: str) -> "Installed":
+        """One distribution and what it requires, as if nothing else were installed."""
+        kept = copy.copy(self)
+        kept._by_name = {}
+        waiting = [name]
+        while waiting:
+            found = self.get(waiting.pop())
+            if found is not None and found.name not in kept._by_name:
+                kept._by_name[found.name] = found
+                waiting += [needed.name for needed in found.requires if self.applies(needed)]
+        return kept
 
     def __iter__(self) -> Iterator[Distribution]:
         return iter(self._by_name.values())

@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 from stoker.errors import StokerError
+from stoker.packaging.environment.dates import flags_as_of
 from stoker.packaging.environment.needs import Needs
 from stoker.packaging.environment.resolution import Resolution
 from stoker.packaging.environment.runtimes import Runtime
@@ -22,6 +23,7 @@ def install(resolution: Resolution, needs: Needs, runtime: Runtime, *, python: P
     wanted.write_text("\n".join([*options, *resolution.lines, ""]))
     if resolution.installer == "uv":
         words = ["pip", "install", "--python", str(python), "--no-deps", "-r", str(wanted)]
+        words += flags_as_of(needs.as_of)  # what sdists are built with is of that day, too
         done = Uv(runtime, folder).run(words)
     else:
         done = _pip_install(wanted, needs, python=python)

@@ -23,6 +23,7 @@ class Needs:
     requirements: tuple[str, ...] = ()
     archives: tuple[tuple[str, str], ...] = ()  # hash and filename
     prefer_runtime: bool = False
+    as_of: str | None = None  # a day: nothing that was uploaded later is installed
 
     @classmethod
     def of(cls, spec: EnvironmentSpec | Mapping[str, Any]) -> "Needs":
@@ -34,11 +35,15 @@ class Needs:
             requirements=tuple(line.strip() for line in spec.requirements if line.strip()),
             archives=tuple((archive.hash, archive.filename) for archive in spec.archives),
             prefer_runtime=bool(spec.prefer_runtime),
+            # `auto` and `today` are for submission, which leaves a day or nothing.
+            as_of=spec.as_of if spec.as_of not in ("auto", "today") else None,
         )
 
     def key(self, *, fingerprint: str, provided: str) -> str:
         """The name of the environment: the same needs on the same runtime are the same environment."""
         parts = [_FORMAT, fingerprint, provided, sorted(self.requirements), sorted(self.archives), self.prefer_runtime]
+        if self.as_of is not None:
+            parts.append(self.as_of)
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:20]
 
     def archive_files(self, home: Home) -> list[Path]:

@@ -10,6 +10,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from stoker.errors import UsageError
 from stoker.host.home import Home
+from stoker.packaging.environment.dates import flags_as_of
 from stoker.packaging.environment.distributions import Installed
 from stoker.packaging.environment.needs import Needs
 from stoker.packaging.environment.resolution import Resolution
@@ -73,7 +74,12 @@ class Wanted:
 
 
 def resolve_needs(needs: Needs, installed: Installed, *, home: Home, archives: Sequence[Path]) -> Resolution:
-    """Work out what to install. UsageError, with the resolver's reason, when it cannot be done."""
+    """Work out what to install. UsageError, with the resolver's reason, when it cannot be done.
+
+    As of a date, of all that the runtime has only torch counts: another one would be gigabytes.
+    """
+    if needs.as_of is not None and not needs.prefer_runtime:
+        installed = installed.only("torch")
     wanted = Wanted.of(needs, installed)
     if not archives and all(is_met(line, installed, needs, wanted) for line in wanted.requirements):
         return Resolution("none")
@@ -132,25 +138,33 @@ def _ask_uv(needs: Needs, wanted: Wanted, installed: Installed, *, home: Home, a
     Held fast, `torchvision` comes in the version that goes with the runtime's torch; freely, it would come in its
     newest, and bring another torch with it. Only what the package itself contradicts is let go from the start.
     """
-    python = shadow_of(installed, home=home)
+    as_of = needs.as_of
+    python = shadow_of(installed, home=home, name="-torch" if as_of and not needs.prefer_runtime else "")
     with tempfile.TemporaryDirectory(prefix="stoker-resolve-") as scratch:
         request = _Request(needs, wanted, installed, archives, Path(scratch))
         uv = Uv(installed.runtime, Path(scratch))
-        for hold in (True, False):
+        for hold in (True, False) if as_of is None else (False,):
+            words = [*request.words(hold=hold), *flags_as_of(as_of), "--python", str(python)]
             try:
-                done = uv.run([*request.words(hold=hold), "--python", str(python)], within_s=_PATIENCE_S)
+                done = uv.run(words, within_s=_PATIENCE_S)
             except TimeoutError as error:
-                text = f"The requirements cannot be met on {installed.runtime}: {_ENDLESS}"
+                text = f"The requirements cannot be met on {_place(needs, installed)}: {_ENDLESS}"
                 raise Endless(text, reason=_ENDLESS) from error
             if done.returncode == 0:
                 return Resolution("uv", _new_lines(done.stderr + done.stdout, wanted, archives))
-    too_old = installed.runtime.interpreter.numbers < _OLDEST_FOR_UV and "No solution found" not in done.stderr
-    if installed.get("pip") is not None and (too_old or _PIP_CAN.search(done.stderr)):
+    is_old = as_of is None and installed.runtime.interpreter.numbers < _OLDEST_FOR_UV
+    too_old = is_old and "No solution found" not in done.stderr
+    if Installed(installed.runtime).get("pip") is not None and (too_old or _PIP_CAN.search(done.stderr)):
         lines = [line for line in wanted.requirements if not is_met(line, installed, needs, wanted)]
         return Resolution("pip", (*lines, *(f"archive:{file.name}" for file in archives)))
     reason = short_reason(done.stderr)
     hint = _hint(needs, wanted, installed)
-    raise Unresolvable(f"The requirements cannot be met on {installed.runtime}: {reason}{hint}", reason=reason)
+    text = f"The requirements cannot be met on {_place(needs, installed)}: {reason}{hint}"
+    raise Unresolvable(text, reason=reason)
+
+
+def _place(needs: Needs, installed: Installed) -> str:
+    return f"{installed.runtime} as of {needs.as_of}" if needs.as_of else str(installed.runtime)
 
 
 def _hint(needs: Needs, wanted: Wanted, installed: Installed) -> str:

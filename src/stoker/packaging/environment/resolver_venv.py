@@ -18,9 +18,12 @@ from stoker.packaging.environment.fingerprint import fingerprint
 from stoker.packaging.environment.layer import make_venv
 
 
-def shadow_of(installed: Installed, *, home: Home) -> Path:
-    """The shadow's python; made anew when something in the runtime has changed."""
-    folder = home.environments / "shadows" / fingerprint(installed.runtime)
+def shadow_of(installed: Installed, *, home: Home, name: str = "") -> Path:
+    """The shadow's python; made anew when something in the runtime has changed.
+
+    `name` tells apart the shadow of a part of the runtime from that of the whole.
+    """
+    folder = home.environments / "shadows" / f"{fingerprint(installed.runtime)}{name}"
     python = folder / "bin" / "python"
     if python.exists():
         return python

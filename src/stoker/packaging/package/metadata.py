@@ -26,7 +26,6 @@ class Declared:
     files: list[Path] = field(default_factory=list)  # others that were read
     archives: list[Path] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    aside: list[str] = field(default_factory=list)  # requirements of others than the project file that declares some
 
 
 def read_pyproject(file: Path) -> Declared:

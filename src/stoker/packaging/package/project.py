@@ -19,7 +19,7 @@ from stoker.packaging.environment.runtimes import Runtime, default_runtime
 from stoker.packaging.package.tree import Tree
 
 _PROVIDED = frozenset({"determined", "determined-cli", "determined-common", "determined-deploy"})
-_FORMAT = 5  # of the kept findings; raised when their meaning changes
+_FORMAT = 6  # of the kept findings; raised when their meaning changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,6 @@ class Project:
     import_roots: tuple[str, ...] = (".",)
     archives: tuple[str, ...] = ()  # wheels and sdists on this disk that a requirements.txt names
     notes: tuple[str, ...] = ()
-    aside: tuple[
-        str, ...
-    ] = ()  # of the requirements, those of a requirements.txt beside a project that declares its own
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Project":
@@ -70,7 +67,6 @@ def read_project(tree: Tree, *, home: Home, runtime: Runtime | None = None) -> P
         import_roots=_import_roots(found.import_roots, tree.paths),
         archives=tuple(dict.fromkeys(map(str, found.archives))),
         notes=tuple(notes),
-        aside=tuple(line for line in required if line in found.aside),
     )
     _remember(memory, root, project, found.files)
     return project

@@ -49,8 +49,6 @@ def read_files(tree: Tree, *, home: Home, runtime: Runtime) -> Declared:
     for file in found:
         kept, together.notes = _agreeing(file.lines, together.requirements, notes=together.notes)
         together.requirements += kept
-        own = _first(declared, "requirements")
-        together.aside += [line for line in kept if own is not None and line not in own]
     together.requirements += _extra_requirements(declared, found)
     read: list[Declared | Requirements] = [*declared, *found]
     for part in read:
