@@ -428,3 +428,25 @@ def test_folder_checkpoint_saved_again_is_never_missing(run_dir: Path, monkeypat
     assert all(seen)
     assert (kept / "weights").read_text() == "new"
     assert [path.name for path in kept.parent.iterdir()] == [kept.name]
+
+
+def test_sigterm_that_is_not_the_supervisors_is_noted_once_user_code_knows_of_it(run_dir: Path) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    context = stoker.init()
+    signal.raise_signal(signal.SIGTERM)
+    assert not (run_dir / "interrupted").exists()
+
+    assert context.should_stop()
+
+    assert (run_dir / "interrupted").exists()
+
+
+def test_sigterm_of_the_supervisor_is_no_interruption(run_dir: Path) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    context = stoker.init()
+    (run_dir / "stop").write_text("cancel\n")
+    signal.raise_signal(signal.SIGTERM)
+
+    assert context.should_stop()
+
+    assert not (run_dir / "interrupted").exists()

@@ -27,7 +27,7 @@ def test_docstring_draws_the_classes_as_they_derive() -> None:
         name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, StokerError)
     }
 
-    assert {name: kind.__base__.__name__ for name, kind in classes.items() if kind.__base__} == {
+    assert {name: kind.__bases__[0].__name__ for name, kind in classes.items()} == {
         name: parent for name, (parent, _) in drawn().items()
     }
     assert {name: classes[name].exit_code for name, (_, code) in drawn().items() if code is not None} == {

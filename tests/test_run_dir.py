@@ -23,7 +23,8 @@ FILES = {
 # Words that mean other things elsewhere: a path may not be joined from them by hand.
 PLAIN_WORDS = {
     name: name
-    for name in ("package", "logs", "hypertune", "stop", "cancelled", "checkpoints", "models", "predictions", "fetched",
+    for name in ("package", "logs", "hypertune", "stop", "interrupted",
+                 "cancelled", "checkpoints", "models", "predictions", "fetched",
                  "serving", "tensorboard")
 }  # fmt: skip
 

@@ -63,6 +63,7 @@ class Context:
         self._replica = _encode(os.environ.get("STOKER_REPLICA", "chief-0"))
         self._stop_file = str(RunDir(self.run_dir).stop)
         self._stopped = False
+        self._is_signalled = False  # by SIGTERM, and user code does not know it yet
         self._events = -1  # file descriptor, opened at the first event
         self._is_torn = False  # the last line lacks its end
         self._asked = 0.0
@@ -137,7 +138,17 @@ class Context:
             if now - self._asked >= 0.05:  # a signal can be missed by a busy rank; the file is there all the same
                 self._asked = now
                 self._stopped = os.path.exists(self._stop_file)
+        if self._is_signalled:
+            self._is_signalled = False
+            self._note_interruption()
         return self._stopped
+
+    def _note_interruption(self) -> None:
+        """User code is about to leave early because of a SIGTERM. If the supervisor did not send it (it writes the stop
+        file first), exit code 0 must not pass for success."""
+        if self.managed and not os.path.exists(self._stop_file):
+            with open(str(RunDir(self.run_dir).interrupted), "w"):
+                pass
 
     @property
     def stop_reason(self) -> Optional[str]:
@@ -228,7 +239,7 @@ def _notice_sigterm(context: Context) -> None:
     """
 
     def remember(signum: int, frame: Any) -> None:
-        context._stopped = True
+        context._stopped = context._is_signalled = True
 
     try:
         if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:

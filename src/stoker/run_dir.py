@@ -99,6 +99,11 @@ class RunDir:
         return self.path / "stop"
 
     @property
+    def interrupted(self) -> Path:
+        """Exists once user code learned of a SIGTERM that the supervisor did not send."""
+        return self.path / "interrupted"
+
+    @property
     def cancelled(self) -> Path:
         """Exists once the run was cancelled, also while its cluster does not answer."""
         return self.path / "cancelled"

@@ -84,7 +84,7 @@ def test_repositories_are_named_by_their_egg(tmp_path: Path) -> None:
 
 def test_wheels_on_this_disk_become_archives(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "wheels", "mine", "1.0")
-    write(tmp_path, {"requirements.txt": f"./wheels/{wheel.name}\nmine @ file://{wheel}\nwheels/{wheel.name}\n"})
+    write(tmp_path, {"requirements.txt": f"./wheels/{wheel.name}\nmine @ {wheel.as_uri()}\nwheels/{wheel.name}\n"})
 
     found = read_requirements(tmp_path / "requirements.txt")
 

@@ -1,6 +1,7 @@
 """Whole runs: real supervisors, real user code, and what the server is told of them."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -235,6 +236,19 @@ def test_supervisor_that_gets_sigterm_ends_the_run_in_order(lab: Lab) -> None:
     ended = run.wait()
 
     assert (ended["stop"], ended["code"]) == ("preempt", 0)
+
+
+def test_user_code_that_leaves_because_of_someone_elses_sigterm_is_preempted_not_done(lab: Lab) -> None:
+    """A shutdown, a batch system or a `kill` asks user code itself; polite code saves and leaves with 0."""
+    run = lab.start(lab.launch(POLITE))
+    run.wait_for_file("started")
+    chief = json.loads(run.run_dir.processes.read_bytes())["replicas"]["chief-0"]["pid"]
+
+    os.kill(chief, signal.SIGTERM)
+    ended = run.wait()
+
+    assert (ended["stop"], ended["code"]) == ("preempt", 0)
+    assert "SIGTERM from outside stoker" in ended["message"]
 
 
 def test_order_to_stop_is_obeyed_while_the_environment_is_made(

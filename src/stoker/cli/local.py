@@ -135,7 +135,7 @@ def _launch(arguments: Arguments, code: Code, environment: EnvironmentValues) ->
             python=environment["python"],
             requirements=(*code.project.requirements, *environment.get("requirements", ())),
             prefer_runtime=environment["prefer_runtime"],
-            as_of=environment["as_of"],
+            as_of=environment.get("as_of"),
             variables=dict(environment.get("variables", {})),
         ),
         module=arguments.module_name,

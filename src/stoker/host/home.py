@@ -15,7 +15,7 @@ provided/            links to the modules and commands that every job can use
 projects/            what a look at a package found, by the hash of its files
 cache/               copies of models, tables and token files that can be made again
 buckets/             a folder for each bucket that is kept here
-shim/                gcloud, gsutil and det, for `stoker shim`
+shim/                gcloud, gsutil and det, for `stoker gcloud-shim`
 ray/                 of each pool's bridge to Ray: socket, lock, log
 gpus.json            which process has which GPU
 """

@@ -331,6 +331,9 @@ class Supervision:
         if self.error is not None:
             return Exit(phase=self.phase, message=" ".join(str(self.error).split()))
         ended, stop = self._failed, self._stopped_for
+        if ended is None and stop is None and self._was_interrupted():
+            message = "user code got SIGTERM from outside stoker (a shutdown, or someone's kill) and stopped early"
+            return Exit(phase=self.phase, code=0, stop="preempt", message=message)
         if ended is None:
             code = 0 if self.phase == "user code" else None
             return Exit(phase=self.phase, code=code, stop=stop, message=self._why_stopped())
@@ -348,6 +351,10 @@ class Supervision:
             message=message,
             traceback=traceback,
         )
+
+    def _was_interrupted(self) -> bool:
+        """Whether all that ended well did so because of a signal that this supervisor did not send."""
+        return self.phase == "user code" and self._run_dir.interrupted.exists()
 
     def _why_stopped(self) -> str:
         if self._stopped_for is None:

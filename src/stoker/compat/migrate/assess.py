@@ -121,15 +121,10 @@ def _code(directory: Directory) -> list[Finding]:
 def _requirements(directory: Directory, values: JobValues, home: Home, *, beside: Sequence[str]) -> list[Finding]:
     environment = values.get("environment", {})
     runtime, python = environment.get("runtime"), environment.get("python")
+    as_of = environment.get("as_of")
     try:
-        report = check(
-            directory.root,
-            home=home,
-            runtime=runtime,
-            python=python,
-            as_of=environment.get("as_of"),
-            beside=list(dict.fromkeys(beside)),
-        )
+        lines = list(dict.fromkeys(beside))
+        report = check(directory.root, home=home, runtime=runtime, python=python, as_of=as_of, beside=lines)
     except StokerError as error:
         return [Finding(Verdict.NEEDS, "environment", str(error))]
     return _of_report(report)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote
 
 from stoker.errors import UsageError
 
@@ -89,7 +90,7 @@ def without_comment(line: str) -> str:
 
 def _without_place(found: re.Match[str]) -> str:
     """conda's pip writes down where a package was built, which was a folder of the builder's machine."""
-    return found[0] if os.path.exists(found[2]) else found[1]
+    return found[0] if os.path.exists(unquote(found[2])) else found[1]
 
 
 def without_hashes(line: str) -> str:
@@ -195,7 +196,7 @@ def _local_path(line: str, file: Path) -> Path | None:
     """The path a line names, `./wheels/x.whl` or `x @ file:///…`; None when it names something else."""
     target = line.split(" @ ", 1)[1].strip() if " @ " in line else line
     if target.startswith("file:"):
-        return _beside(file, re.sub(r"^file:(//)?", "", target).split("#")[0])
+        return _beside(file, unquote(re.sub(r"^file:(//)?", "", target).split("#")[0]))
     if " @ " in line or _URL.match(line):
         return None
     word = line.split(";")[0].strip()
