@@ -96,7 +96,7 @@ def train(arguments: Arguments) -> int:
             err=sys.stderr.buffer,
             distributed=arguments.distributed,
         )
-    _say_what_was_reported(run_dir.spool)
+    print_reported(run_dir.spool)
     return exit_code
 
 
@@ -183,7 +183,7 @@ def _chief_name(environment: EnvironmentValues) -> str:
     return "master" if version.startswith("1.") else "chief"
 
 
-def _say_what_was_reported(spool: Path) -> None:
+def print_reported(spool: Path) -> None:
     """Where metrics, checkpoints and models are, if there are any."""
     kinds = (b'"type":"metric"', b'"type":"checkpoint"', b'"type":"model"')
     with spool.open("rb") as lines:

@@ -25,6 +25,8 @@ class Noun:
 
 
 NOUNS: dict[str, Noun] = {
+    "run": Noun("stoker.cli.run", "run a script or a directory here, in the foreground"),
+    "submit": Noun("stoker.cli.submit_target", "run the same as a job"),
     "init": Noun("stoker.cli.init", "lay down a package of training code to start from"),
     "data": Noun("stoker.cli.data", "make a data set whose truth is known: taxi, census, reviews"),
     "recipes": Noun("stoker.cli.recipes", "what the recipes can find out about your data"),
@@ -68,6 +70,14 @@ NOUNS: dict[str, Noun] = {
     "completion": Noun("stoker.cli.completion", "print the completion script of a shell"),
 }
 
+# The short words for what people do with jobs most often.
+SHORT_FORMS = {
+    "ps": ("jobs", "list"),
+    "show": ("jobs", "describe"),
+    "logs": ("jobs", "logs"),
+    "stop": ("jobs", "cancel"),
+}
+
 # Determined's short forms, `det e create …`.
 NOUN_ALIASES = {
     "c": "checkpoint",
@@ -90,9 +100,11 @@ _DETERMINED = frozenset(
 )
 
 _HELP = """\
-Usage: stoker NOUN VERB [flags] [-- args of your code]
+Usage: stoker COMMAND [flags] [-- args of your code]
 
-Run a package of training code here, run the very same code as a job, and keep what comes out.
+Run training code here, run the same code as a job, and keep its logs, metrics, checkpoints and models.
+
+  ps, show, logs, stop    list jobs, show one, print its log, stop it
 
 {nouns}
 
@@ -100,6 +112,9 @@ Run a package of training code here, run the very same code as a job, and keep w
   --version    the version
 
 Examples:
+  stoker run train.py -- --epochs 3
+  stoker submit train.py --follow -- --epochs 3
+  stoker ps
   stoker local train --package-path trainer --module-name trainer.task -- --epochs 3
   stoker jobs submit training taxi_1 --package-path trainer --module-name trainer.task --stream-logs -- --epochs 3
   stoker jobs list
@@ -151,6 +166,8 @@ def run(words: list[str]) -> int:
         return 0
     if words[0] == "__complete":
         return _complete(words[1:])
+    if words[0] in SHORT_FORMS:
+        words = [*SHORT_FORMS[words[0]], *words[1:]]
     name = NOUN_ALIASES.get(words[0], words[0])
     noun = NOUNS.get(name)
     if noun is None:

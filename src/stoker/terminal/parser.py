@@ -45,11 +45,11 @@ class Parser(argparse.ArgumentParser):
         """A verb with verbs of its own (`jobs submit training`)."""
         return self._add(name, help=help, example="")
 
-    def be_command(self, run: Command, *, example: str) -> None:
+    def be_command(self, run: Command, *, example: str, user_args: bool = False) -> None:
         """A noun without verbs (`stoker ui`)."""
         self.example = example
         self.epilog = f"Example:\n{_indented(example)}"
-        self.set_defaults(run=run, takes_user_args=False)
+        self.set_defaults(run=run, takes_user_args=user_args)
 
     def allow_no_verb(self, run: Command, *, options: Callable[["Parser"], object]) -> None:
         """What a noun with verbs does with `options` of its own alone (`stoker server --database URL`)."""
