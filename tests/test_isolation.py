@@ -10,7 +10,7 @@ import pytest
 
 SOURCES = sorted((Path(__file__).parent.parent / "src" / "stoker").rglob("*.py"))
 # Jobs of the user's own, whose directory is the point: their code is importable there, as it was on the platforms.
-RUN_IN_JOBS = ("stoker.compat.determined", "stoker.predict.batch")
+RUN_IN_JOBS = ("stoker.compat.determined", "stoker.compat.shells", "stoker.predict.batch")
 
 
 def command_lines(path: Path) -> list[list[str]]:

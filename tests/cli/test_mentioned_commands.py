@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stoker.cli.completion import all_commands
-from stoker.cli.main import _DETERMINED, _GCLOUD_PREFIXES, NOUN_ALIASES, NOUNS
+from stoker.cli.main import _DETERMINED, _GCLOUD_PREFIXES, NOUN_ALIASES, NOUNS, SHORT_FORMS
 from stoker.terminal.parser import Parser
 
 ROOT = Path(__file__).parent.parent.parent
@@ -102,6 +102,7 @@ def problem_of(command: str) -> str:
     words = words_of(command)
     if not words or words[0].startswith(("-", "__")) or words[0] in FOREIGN or PLACEHOLDER.search(words[0]):
         return ""
+    words = [*SHORT_FORMS.get(words[0], words[:1]), *words[1:]]
     noun = NOUN_ALIASES.get(words[0], words[0])
     if noun not in NOUNS:
         return f"no command {words[0]!r}"

@@ -11,6 +11,7 @@ import pytest
 import stoker
 from stoker.predict import bundle
 from stoker.predict.loading import load
+from stoker.run_dir import RunDir
 from stoker.schema.event import EventBatch, ModelSaved
 from stoker.supervisor.tails.reports import ReportTail
 from tests.test_context import other_pythons
@@ -36,7 +37,7 @@ def model() -> Any:
 
 
 def heard(run_dir: Path) -> list[ModelSaved]:
-    numbered = [{"seq": seq, **entry.event} for seq, entry in enumerate(ReportTail(run_dir).read(), 1)]
+    numbered = [{"seq": seq, **entry.event} for seq, entry in enumerate(ReportTail(RunDir(run_dir)).read(), 1)]
     events = EventBatch.model_validate_json(json.dumps({"events": numbered})).events
     return [event for event in events if isinstance(event, ModelSaved)]
 

@@ -103,7 +103,7 @@ def test_arguments_replace_fields_of_a_stoker_yaml(sent: list[Submission], code:
     ("target", "options", "error", "match"),
     [
         ("nothing.py", {}, UsageError, "No such file or directory: .*nothing.py"),
-        (".", {}, UsageError, r"has no stoker.yaml .*module='trainer.task'"),
+        (".", {}, UsageError, r"has no stoker.yaml .*a module, like trainer.task"),
         ("train.py", {"module": "other"}, UsageError, "names another"),
         ("train.py", {"flavor": 1, "priority": -1}, ConfigError, "(?s)flavor.*priority|priority.*flavor"),
     ],

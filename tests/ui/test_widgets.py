@@ -157,8 +157,12 @@ def test_log_of_a_million_lines_does_not_move_under_the_reader(page: Page) -> No
     page.evaluate("window.view.goTo(499999)")
     line = page.locator('.log-line[data-n="500000"]')
     expect(line).to_be_visible()
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     before = line.bounding_box()
-    page.evaluate("window.total = 1000300; window.view.grow(1000300)")
+    page.evaluate(  # until it is drawn: lines are placed in the frame after
+        """window.total = 1000300; window.view.grow(1000300);
+        new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"""
+    )
     expect(page.locator(".log-new")).to_have_text("↓ 300 new lines")
     after = line.bounding_box()
     assert before is not None
