@@ -25,7 +25,9 @@ def read_target(path: Path, *, module: str | None = None, has_command: bool = Fa
         return path, {}
     if (path / _JOB_FILE).is_file():
         return path, job_file.load(path / _JOB_FILE)
-    raise UsageError(f"{path} has no {_JOB_FILE} that says what to run. Name a script in it, or a module, like trainer.task.")
+    raise UsageError(
+        f"{path} has no {_JOB_FILE} that says what to run. Name a script in it, or a module, like trainer.task."
+    )
 
 
 def _run_script(path: Path) -> Document:
