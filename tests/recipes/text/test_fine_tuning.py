@@ -209,6 +209,7 @@ def test_a_run_that_is_restarted_goes_on_bit_for_bit(
         folder.mkdir(parents=True)
         (folder / "run.json").write_text(json.dumps({"run": f"j.1.{number}", "attempt": number, **launch}))
         monkeypatch.setenv("STOKER_RUN_DIR", str(folder))
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a process of its own has no handler of an earlier run
         return quietly(settings, callbacks={"losses": callback})
 
     whole, before, after = Losses(), Stop(), Losses()
