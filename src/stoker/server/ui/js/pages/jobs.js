@@ -45,18 +45,13 @@ export function mount(root, ctx) {
     if (text || states || query.get("sort")) loadMore();
   }
 
-  const newer = new Map(); // jobs that changed while the list was on its way: what it says of them is older
-  const read = (signal) => {
-    newer.clear();
-    return get("/jobs", { query: { limit: Math.max(FIRST, Math.min(table.rows.length, 10_000)) }, signal });
-  };
-  const list = resource(read, (data, { error, at }) => {
+  const list = resource((signal) => get("/jobs", { query: { limit: Math.max(FIRST, Math.min(table.rows.length, 10_000)) }, signal }), (data, { error, at }) => {
     notice.show(error, { at, retry: () => list.load() });
     table.element.classList.toggle("stale", !!error);
     if (error) { if (!data) place.replaceChildren(); return; }
     if (table.element.parentNode !== place) place.replaceChildren(table.element);
     whole_list = data.jobs.length < Math.max(FIRST, table.rows.length);
-    table.setRows(data.jobs.map((job) => newer.get(job.id) ?? job));
+    table.setRows(data.jobs);
     changed();
     narrow();
   });
@@ -98,7 +93,7 @@ export function mount(root, ctx) {
   ctx.key("ArrowDown", "Into the list", () => table.focus());
   ctx.key("c", "Compare the selected jobs", () => { if (table.selected.size) go(comparePath([...table.selected])); });
   ctx.key("x", "Cancel the marked or selected jobs", () => { const jobs = chosen(table); if (jobs.length) steer("cancel", jobs); });
-  ctx.live(["jobs"], { start: () => list.load(), resync: () => list.load(), job: (job) => { newer.set(job.id, job); table.patch(job, { first: true }); changed(); } });
+  ctx.live(["jobs"], { start: () => list.load(), resync: () => list.load(), job: (job) => { table.patch(job, { first: true }); changed(); } });
   return () => { for (const select of [state, owner, pool]) select.value = query.get(select === state ? "state" : select === owner ? "owner" : "pool"); narrow(); };
 }
 
