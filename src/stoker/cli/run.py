@@ -98,6 +98,8 @@ def _launch(name: str, code: Code, values: JobValues) -> "Launch":
             runtime=environment.get("runtime"),
             python=environment.get("python"),
             requirements=(*code.project.requirements, *environment.get("requirements", ())),
+            prefer_runtime=environment.get("prefer_runtime", False),
+            as_of=environment.get("as_of"),
             variables=dict(environment.get("variables", {})),
         ),
         module=values.get("module"),
