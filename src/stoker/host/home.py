@@ -167,7 +167,7 @@ class Home:
         if not path.exists():
             import secrets  # noqa: PLC0415 -- as above
 
-            replace_file(path, secrets.token_urlsafe(32), mode=0o600)
+            replace_file(path, secrets.token_urlsafe(32), mode=0o600, sync=True)
         token = path.read_text().strip()
         if len(token) < MIN_TOKEN:
             raise UsageError(
